@@ -1,0 +1,34 @@
+module pilotstatus.dev/api
+
+go 1.26.0
+
+require (
+	pilotstatus.dev/events v0.0.0
+	pilotstatus.dev/infra v0.0.0
+	pilotstatus.dev/projections v0.0.0
+)
+
+require (
+	github.com/bahlo/generic-list-go v0.2.0 // indirect
+	github.com/buger/jsonparser v1.1.2 // indirect
+	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/mattn/go-colorable v0.1.14 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/pb33f/go-yaml v0.1.1 // indirect
+	github.com/pb33f/jsonpath v0.8.5 // indirect
+	github.com/pb33f/libopenapi v0.42.5 // indirect
+	github.com/pb33f/ordered-map/v2 v2.3.2 // indirect
+	github.com/rs/zerolog v1.35.1 // indirect
+	github.com/swaggest/swgui v1.8.5 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+	golang.org/x/sync v0.25.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+)
+
+replace pilotstatus.dev/events => ../events
+
+replace pilotstatus.dev/infra => ../infra
+
+replace pilotstatus.dev/projections => ../projections

@@ -1,0 +1,170 @@
+package events
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Kinds of entities of the control plane: the second token of a CONTROL subject.
+const (
+	KindDeployment = "deployment"
+	KindTenant     = "tenant"
+	KindProject    = "project"
+	KindKey        = "key"
+	KindTemplate   = "template"
+	KindInstance   = "instance"
+	KindEndpoint   = "endpoint"
+)
+
+// ControlKinds lists the kinds.
+func ControlKinds() []string {
+	return []string{KindDeployment, KindTenant, KindProject, KindKey, KindTemplate, KindInstance, KindEndpoint}
+}
+
+// DefinedType is the wire name of the event that records the state of an entity.
+func DefinedType(kind string) string { return kind + ".defined.v1" }
+
+// RemovedType is the wire name of the event that ends an entity.
+func RemovedType(kind string) string { return kind + ".removed.v1" }
+
+// Defined records the whole state of an entity, who set it and why. The last one on a subject is the entity; the ones before are its history.
+type Defined[T any] struct {
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	Value  T      `json:"value"`
+}
+
+// Removed ends an entity.
+type Removed struct {
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// PlatformTenant owns what belongs to the platform: the shared instance and the secrets of gateways.
+const PlatformTenant = "platform"
+
+// Deployment is fixed when a deployment is created and checked at every boot.
+type Deployment struct {
+	Partitions int       `json:"partitions"`
+	CreatedAt  time.Time `json:"createdAt"`
+}
+
+// Tenant is a customer of the platform.
+type Tenant struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	TimeZone  string `json:"timeZone,omitempty"` // of day and month windows; default America/Sao_Paulo
+	Suspended bool   `json:"suspended,omitempty"`
+}
+
+// Project groups keys and templates of a tenant.
+type Project struct {
+	ID                 string `json:"id"`
+	TenantID           string `json:"tenantId"`
+	Name               string `json:"name"`
+	ProductionApproved bool   `json:"productionApproved,omitempty"`
+	RetentionDays      int    `json:"retentionDays"`
+}
+
+// Key is an API key; only the SHA-256 of the whole key is kept.
+type Key struct {
+	ID            string      `json:"id"`
+	TenantID      string      `json:"tenantId"`
+	ProjectID     string      `json:"projectId"`
+	Environment   Environment `json:"environment"`
+	Name          string      `json:"name"`
+	PublicID      string      `json:"publicId"`             // the 8 characters that are looked up
+	SHA256        string      `json:"sha256"`               // hex
+	InstanceID    string      `json:"instanceId,omitempty"` // bound instance; else the shared default
+	EndpointID    string      `json:"endpointId,omitempty"` // endpoint linked to the key
+	RetentionDays *int        `json:"retentionDays,omitempty"`
+	ExpiresAt     time.Time   `json:"expiresAt,omitzero"`
+	RevokedAt     time.Time   `json:"revokedAt,omitzero"`
+	CreatedAt     time.Time   `json:"createdAt"`
+}
+
+// States of a template version.
+const (
+	TemplateDraft     = "draft"
+	TemplateSubmitted = "submitted"
+	TemplateApproved  = "approved"
+	TemplateRejected  = "rejected"
+)
+
+// TemplateVersion is one wording of a template; approved versions never change.
+type TemplateVersion struct {
+	Version               int             `json:"version"`
+	Structure             json.RawMessage `json:"structure"` // header, body, footer, buttons (docs/reference/templates.md)
+	State                 string          `json:"state"`
+	ApprovedForProduction bool            `json:"approvedForProduction,omitempty"`
+}
+
+// Template is a message model; its category is fixed when it is created.
+type Template struct {
+	ID        string            `json:"id"`
+	TenantID  string            `json:"tenantId"`
+	ProjectID string            `json:"projectId"`
+	Name      string            `json:"name"` // friendly name, unique in its project
+	Category  Category          `json:"category"`
+	Versions  []TemplateVersion `json:"versions"`
+}
+
+// Pace is the token bucket of an instance. Zero RatePerMinute means unpaced.
+type Pace struct {
+	RatePerMinute float64 `json:"ratePerMinute,omitempty"`
+	Burst         int     `json:"burst,omitempty"`
+}
+
+// Instance is an Evolution instance: one paired WhatsApp number.
+type Instance struct {
+	ID             string `json:"id"`
+	TenantID       string `json:"tenantId"` // PlatformTenant for a shared one
+	Shared         bool   `json:"shared,omitempty"`
+	Name           string `json:"name"` // the gateway's name of it; unique with GatewayURL
+	DisplayName    string `json:"displayName"`
+	Number         string `json:"number,omitempty"` // digits
+	GatewayURL     string `json:"gatewayUrl"`
+	GatewayKey     Sealed `json:"gatewayKey"`     // apikey, sealed for PlatformTenant
+	Concurrency    int    `json:"concurrency"`    // live, 1..MaxConcurrency
+	MaxConcurrency int    `json:"maxConcurrency"` // fixed; the number of slots
+	Pace           Pace   `json:"pace,omitzero"`
+	IngressHash    string `json:"ingressHash"` // hex SHA-256 of the path token of its webhook
+	Ingress        Sealed `json:"ingress"`     // path token and secret header as JSON IngressSecret, sealed for PlatformTenant
+}
+
+// IngressSecret is what a gateway must present to hand in a receipt: the path token and the value of the secret header.
+type IngressSecret struct {
+	Token  string `json:"token"`
+	Secret string `json:"secret"`
+}
+
+// Endpoint is a customer's webhook URL.
+type Endpoint struct {
+	ID          string      `json:"id"`
+	TenantID    string      `json:"tenantId"`
+	Name        string      `json:"name"`
+	URL         string      `json:"url"`
+	Environment Environment `json:"environment"`
+	Active      bool        `json:"active"`
+	Events      []string    `json:"events"`  // "*" is all; empty is none
+	Secrets     []Sealed    `json:"secrets"` // whsec_ secrets, newest first; all sign during a rotation
+	CreatedAt   time.Time   `json:"createdAt"`
+}
+
+func controlSpecs() []Spec {
+	kinds := map[string]func() any{
+		KindDeployment: func() any { return new(Defined[Deployment]) },
+		KindTenant:     func() any { return new(Defined[Tenant]) },
+		KindProject:    func() any { return new(Defined[Project]) },
+		KindKey:        func() any { return new(Defined[Key]) },
+		KindTemplate:   func() any { return new(Defined[Template]) },
+		KindInstance:   func() any { return new(Defined[Instance]) },
+		KindEndpoint:   func() any { return new(Defined[Endpoint]) },
+	}
+	var out []Spec
+	for _, k := range ControlKinds() {
+		out = append(out, Spec{Name: k + ".defined", Version: 1, New: kinds[k]},
+			Spec{Name: k + ".removed", Version: 1, New: func() any { return new(Removed) }})
+	}
+	return out
+}

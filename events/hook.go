@@ -1,0 +1,59 @@
+package events
+
+import "time"
+
+// Wire names of customer deliveries.
+const (
+	TypeHookDelivery = "hook.delivery.v1"
+	TypeHookAttempt  = "hook.attempt.v1"
+)
+
+// Names of the customer events of a message.
+const (
+	CustomerMessageSent      = "message.sent"
+	CustomerMessageDelivered = "message.delivered"
+	CustomerMessageRead      = "message.read"
+	CustomerMessageFailed    = "message.failed"
+)
+
+// HookDelivery is one customer event on its way to one endpoint. Its id is the webhook-id, the same for every try.
+// Number and content are not in it: they are unsealed for each try from the accepted message, or left out.
+type HookDelivery struct {
+	Endpoint      string      `json:"endpoint"`
+	Instance      string      `json:"instance"`
+	Event         string      `json:"event"`
+	MessageID     string      `json:"messageId"`
+	Queued        Position    `json:"queued"`
+	Cause         Position    `json:"cause"` // the event that brought the transition
+	Status        Status      `json:"status"`
+	At            time.Time   `json:"at"` // when the transition happened
+	Correction    int         `json:"correction,omitempty"`
+	GatewayID     string      `json:"gatewayId,omitempty"`
+	ErrorCode     ErrorCode   `json:"errorCode,omitempty"`
+	Environment   Environment `json:"environment"`
+	CorrelationID string      `json:"correlationId"`
+	Origin        string      `json:"origin"`
+	SourceNumber  string      `json:"sourceNumber,omitempty"`
+	WithContent   bool        `json:"withContent"` // number and content are part of the body for every try
+	Attempt       int         `json:"attempt"`     // tries made before this one
+	FirstAt       time.Time   `json:"firstAt"`
+}
+
+// HookAttempt records one try of a delivery.
+type HookAttempt struct {
+	Endpoint   string    `json:"endpoint"`
+	Event      string    `json:"event"`
+	MessageID  string    `json:"messageId"`
+	Attempt    int       `json:"attempt"` // 1-based
+	HTTPStatus int       `json:"httpStatus,omitempty"`
+	Reason     string    `json:"reason,omitempty"` // readable, never personal data
+	ElapsedMS  int64     `json:"elapsedMs"`
+	NextAt     time.Time `json:"nextAt,omitzero"`
+}
+
+func hookSpecs() []Spec {
+	return []Spec{
+		{Name: "hook.delivery", Version: 1, New: func() any { return new(HookDelivery) }},
+		{Name: "hook.attempt", Version: 1, New: func() any { return new(HookAttempt) }},
+	}
+}

@@ -1,0 +1,33 @@
+package events
+
+// Wire names of what happens to an instance as a whole. They are outside the fenced group: the tail is read up to the own
+// start before a call, so one that precedes it holds.
+const (
+	TypeInstanceOpened   = "instance.opened.v1"
+	TypeInstanceClosed   = "instance.closed.v1"
+	TypeInstancePaused   = "instance.paused.v1"
+	TypeInstanceResumed  = "instance.resumed.v1"
+	TypeInstanceDraining = "instance.draining.v1"
+	TypeInstanceParked   = "instance.parked.v1"
+)
+
+// InstanceChanged is the body of every event of an instance.
+//   - opened: the gateway says it is connected; ends a park.
+//   - closed: it says it is not, for good (a new pairing is needed).
+//   - paused, resumed: an operator's word.
+//   - draining: an operator's word: what is accepted goes out, a pause follows.
+//   - parked: an answer said that the sender or the gateway is unusable; messages wait for their deadline.
+type InstanceChanged struct {
+	By     string `json:"by"` // role or operator
+	Reason string `json:"reason,omitempty"`
+	Scope  string `json:"scope,omitempty"` // of parked: "instance" or "gateway"
+}
+
+func instanceSpecs() []Spec {
+	changed := func() any { return new(InstanceChanged) }
+	var out []Spec
+	for _, n := range []string{"opened", "closed", "paused", "resumed", "draining", "parked"} {
+		out = append(out, Spec{Name: "instance." + n, Version: 1, New: changed})
+	}
+	return out
+}
