@@ -1,0 +1,106 @@
+# Everything a contributor or CI does, by name. `make` alone prints this list.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# module:floor, in the order in which a module may use another. The floor is
+# the least share of statements that the module's own tests must run, in percent.
+FLOORS := events:90 infra:70 projections:70 api:70 services:70
+MODULES := $(foreach f,$(FLOORS),$(firstword $(subst :, ,$(f))))
+
+BIN := $(CURDIR)/.bin
+TOOLS := infra/tools
+NATSCLI := v0.5.1
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+TEST_TIMEOUT ?= 6m
+FUZZTIME ?= 20s
+# Arguments passed on to bin/pilot by demo, up and bench.
+ARGS ?=
+
+# $(call each,command): runs the command in the folder of every module and stops at the first failure.
+each = for module in $(MODULES); do (cd $$module && $(1)) || { echo "$@: $$module failed" >&2; exit 1; }; done
+
+.PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
+	fuzz-seeds fuzz cover demo up bench tools tools-nats ci clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/pilot, one static binary
+	CGO_ENABLED=0 go build -C services -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/pilot ./cmd/pilot
+
+test: $(BIN)/.tools ## All suites of all modules under the race detector, with coverage floors
+	@TEST_TIMEOUT=$(TEST_TIMEOUT) .ci/test $(FLOORS)
+
+test-unit: ## The short tests only: no end-to-end suites, no coverage
+	@$(call each,go test -short -shuffle=on -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -v '/e2e'))
+
+lint: $(BIN)/.tools ## golangci-lint, once per module
+	@$(call each,$(BIN)/golangci-lint run ./...)
+
+fmt: $(BIN)/.tools ## Format all Go files
+	$(BIN)/gofumpt -l -w .
+
+fmt-check: $(BIN)/.tools ## Fail when a Go file is not formatted
+	@files=$$($(BIN)/gofumpt -l .); \
+	if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
+
+vet: ## go vet, once per module
+	@$(call each,go vet ./...)
+
+tidy: ## go mod tidy in every module
+	@$(call each,GOWORK=off go mod tidy)
+	@cd $(TOOLS) && GOWORK=off go mod tidy
+
+tidy-check: ## Fail when a go.mod or go.sum is not tidy
+	@$(call each,GOWORK=off go mod tidy -diff)
+	@cd $(TOOLS) && GOWORK=off go mod tidy -diff
+
+gowork-off: ## Build and vet each module alone, as one that does not know the workspace
+	@$(call each,GOWORK=off go build -buildvcs=false ./... && GOWORK=off go vet ./...)
+
+floors: ## Check who may import whom, and what the code may not say
+	@cd services && go test -count=1 ./floors
+
+openapi-check: ## Compare the OpenAPI and AsyncAPI documents with their golden files
+	@out=$$(cd api && go test -count=1 -v -run 'OpenAPI|AsyncAPI' ./... 2>&1) || { echo "$$out"; exit 1; }; \
+	grep -- '^--- PASS' <<<"$$out" || { echo "openapi-check: no golden test ran" >&2; exit 1; }
+
+fuzz-seeds: ## Run every fuzz target on its seeds
+	@$(call each,go test -count=1 -run '^Fuzz' ./...)
+
+fuzz: ## Fuzz every target for FUZZTIME each
+	@FUZZTIME=$(FUZZTIME) .ci/fuzz $(MODULES)
+
+cover: ## HTML coverage of the last `make test`, and its least covered functions
+	@.ci/cover $(MODULES)
+
+demo: build ## A finished story in a minute: free ports, simulated gateway and receiver
+	bin/pilot demo $(ARGS)
+
+up: build ## Run all roles with demo data, on 8080 and 4222
+	bin/pilot up --demo $(ARGS)
+
+bench: build ## Measure this machine
+	bin/pilot bench $(ARGS)
+
+tools: $(BIN)/.tools ## Build the tools of infra/tools into .bin
+
+$(BIN)/.tools: $(TOOLS)/go.mod $(TOOLS)/go.sum
+	@mkdir -p $(BIN)
+	GOWORK=off GOBIN=$(BIN) go -C $(TOOLS) install -trimpath tool
+	@touch $@
+
+tools-nats: $(BIN)/nats ## Build the nats CLI, which the runbook uses, into .bin
+
+$(BIN)/nats:
+	@mkdir -p $(BIN)
+	GOWORK=off GOBIN=$(BIN) go install -trimpath github.com/nats-io/natscli/nats@$(NATSCLI)
+
+ci: ## Every gate, as on a clean machine
+	.ci/run
+
+clean: ## Remove what was built; data of `make up` stays
+	rm -rf bin coverage
