@@ -71,8 +71,8 @@ func (w *walk) target(f Fact, endBefore *End) (int, events.Stage) {
 	case KindUnknown:
 		return rankUnconfirmed(f.Attempt), events.StageUnconfirmed
 	case KindDeferred, KindDisproved:
-		if w.sum.Outstanding() > 0 {
-			return 0, ""
+		if w.sum.Outstanding() > 0 { // another attempt may have had an effect
+			return rankUnconfirmed(f.Attempt), events.StageUnconfirmed
 		}
 		return rankQueued(f.Attempt + 1), events.StageQueued
 	case KindAccepted, KindProved:
