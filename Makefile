@@ -19,8 +19,9 @@ FUZZTIME ?= 20s
 # Arguments passed on to bin/pilot by demo, up and bench.
 ARGS ?=
 
-# $(call each,command): runs the command in the folder of every module and stops at the first failure.
-each = for module in $(MODULES); do (cd $$module && $(1)) || { echo "$@: $$module failed" >&2; exit 1; }; done
+# $(call each,command): runs the command in the folder of every module, also after one has failed.
+each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$module"; done; \
+	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
 	fuzz-seeds fuzz cover demo up bench tools tools-nats ci clean
