@@ -126,7 +126,10 @@ func (c *Catalog) Template(project, idOrName string) (events.Template, bool) {
 }
 
 // TemplateByID gives a template whatever its project.
-func (c *Catalog) TemplateByID(id string) (events.Template, bool) { t, ok := c.templates[id]; return t, ok }
+func (c *Catalog) TemplateByID(id string) (events.Template, bool) {
+	t, ok := c.templates[id]
+	return t, ok
+}
 
 // LatestApproved gives the newest approved version of t; in production only versions approved for it.
 func LatestApproved(t events.Template, production bool) (events.TemplateVersion, bool) {

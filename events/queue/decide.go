@@ -1,0 +1,219 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/message"
+)
+
+// MayStart decides whether attempt n+1 of a message may be appended now (rules R1, R3, R8).
+func (q *Queue) MayStart(id string, now time.Time) Hold {
+	if h := q.held(now); h != HoldNone {
+		return h
+	}
+	e, ok := q.Entry(id)
+	if !ok {
+		return HoldNotPending
+	}
+	return q.mayStart(e, now)
+}
+
+// held says what holds the whole instance.
+func (q *Queue) held(now time.Time) Hold {
+	switch {
+	case !q.ChainIntact():
+		return HoldBroken
+	case q.unreadable:
+		return HoldUnreadable
+	case q.Paused():
+		return HoldPaused
+	case q.Parked(), q.Closed():
+		return HoldParked
+	case len(q.ix.open) >= max(1, q.rules.Concurrency):
+		return HoldConcurrency
+	case now.Before(q.QuietUntil()):
+		return HoldQuiet
+	}
+	return HoldNone
+}
+
+func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
+	if h := q.startable(e); h != HoldNone {
+		return h
+	}
+	for o := range q.ix.open {
+		if o.Lane.Slot == e.Lane.Slot {
+			return HoldSlot
+		}
+	}
+	switch {
+	case q.draining > max(q.resumed, q.paused) && e.QueuedSeq > q.draining:
+		return HoldPaused
+	case !now.Before(e.DeliverUntil):
+		return HoldDeadline
+	case now.Before(e.ReadyAt()):
+		return HoldNotDue
+	}
+	return HoldNone
+}
+
+// startable decides by the facts of the message alone, whatever the time.
+func (q *Queue) startable(e *Entry) Hold {
+	s := e.sum
+	switch {
+	case !e.queued || s.Settled():
+		return HoldNotPending
+	case s.Open() > 0:
+		return HoldOpenStart
+	case s.Final != "" || s.Counted() >= q.budget(e):
+		return HoldExhausted
+	}
+	switch last := s.Last(); last.State {
+	case message.AttemptNone, message.AttemptDeferred, message.AttemptDisproved:
+		// An older attempt that is unknown was absent, or n would not have been started (rule R8).
+		return HoldNone
+	case message.AttemptUnknown:
+		if last.Absent && q.rules.Policies[e.Category()] == AfterAbsence {
+			return HoldNone
+		}
+		return HoldUnknown
+	default:
+		return HoldNotPending
+	}
+}
+
+func (q *Queue) budget(e *Entry) int {
+	if n, ok := q.rules.Attempts[e.Category()]; ok {
+		return n
+	}
+	return 1
+}
+
+// QuietUntil is when the breaker lets the next start through: Quiet after the newest attempt that is unknown.
+func (q *Queue) QuietUntil() time.Time {
+	var until time.Time
+	for e := range q.ix.unknown {
+		for _, a := range e.sum.Attempts {
+			if a.State == message.AttemptUnknown {
+				if t := a.UnknownAt.Add(q.rules.Quiet); t.After(until) {
+					until = t
+				}
+			}
+		}
+	}
+	return until
+}
+
+// Close is an end to append.
+type Close struct {
+	Reason   string
+	Code     events.ErrorCode
+	Presumed bool
+	Messages []events.ClosedMessage
+}
+
+// MayClose decides whether an end may be appended now (rules R1, R7).
+func (q *Queue) MayClose(id, reason string, now time.Time) Hold {
+	if !q.ChainIntact() {
+		return HoldBroken
+	}
+	e, ok := q.Entry(id)
+	if !ok || e.sum.Settled() {
+		return HoldNotPending
+	}
+	if e.sum.Open() > 0 {
+		return HoldOpenStart
+	}
+	outstanding := e.sum.Outstanding() > 0
+	switch {
+	case reason == events.ClosedTimeout && !outstanding:
+		return HoldNoneOutstand
+	case reason != events.ClosedTimeout && outstanding:
+		return HoldOutstanding
+	case reason == events.ClosedExpired && now.Before(e.DeliverUntil),
+		reason == events.ClosedTimeout && now.Before(e.DeliverUntil.Add(q.rules.PresumedAfter)):
+		return HoldNotOver
+	}
+	return HoldNone
+}
+
+// Closes lists the ends that are due now, grouped so that each is one append of at most events.MaxClosed messages.
+// At most limit messages are named in all.
+func (q *Queue) Closes(now time.Time, limit int) []Close {
+	q.advance(now)
+	type key struct {
+		reason string
+		code   events.ErrorCode
+	}
+	groups := map[key][]*Entry{}
+	n := 0
+	for e := range q.ix.overdue {
+		if n >= limit {
+			break
+		}
+		reason, code := q.end(e, now)
+		if reason == "" || q.MayClose(e.ID, reason, now) != HoldNone {
+			continue
+		}
+		k := key{reason, code}
+		groups[k] = append(groups[k], e)
+		n++
+	}
+	var out []Close
+	for k, es := range groups {
+		slices.SortFunc(es, func(a, b *Entry) int { return int(int64(a.QueuedSeq) - int64(b.QueuedSeq)) }) //nolint:gosec // sequences stay far below 2^63
+		for chunk := range slices.Chunk(es, events.MaxClosed) {
+			c := Close{Reason: k.reason, Code: k.code, Presumed: k.reason == events.ClosedTimeout}
+			for _, e := range chunk {
+				c.Messages = append(c.Messages, events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq})
+			}
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b Close) int {
+		return int(int64(a.Messages[0].QueuedSeq) - int64(b.Messages[0].QueuedSeq)) //nolint:gosec // as above
+	})
+	return out
+}
+
+// end gives the end that fits an entry at a time: "" when none does yet.
+func (q *Queue) end(e *Entry, now time.Time) (string, events.ErrorCode) {
+	s := e.sum
+	switch {
+	case s.Settled() || s.Open() > 0:
+		return "", ""
+	case s.Outstanding() > 0:
+		if now.Before(e.DeliverUntil.Add(q.rules.PresumedAfter)) {
+			return "", ""
+		}
+		return events.ClosedTimeout, events.FailDeliveryTimeout
+	case s.Final != "":
+		return events.ClosedFailed, s.Final
+	case s.Counted() >= q.budget(e):
+		return events.ClosedFailed, events.FailAttemptsExhausted
+	case now.Before(e.DeliverUntil):
+		return "", ""
+	case s.Counted() > 0:
+		return events.ClosedExpired, events.FailExpiredAfterAttempts
+	}
+	return events.ClosedExpired, events.FailExpired
+}
+
+// Open lists the entries with an open start: an owner resolves those of others first (rule R6).
+func (q *Queue) Open() []*Entry { return bySeq(q.ix.open) }
+
+// Unknown lists the entries with an attempt that is unknown, and those that left without a known gateway id: look-ups ask about them.
+func (q *Queue) Unknown() []*Entry { return bySeq(q.ix.unknown) }
+
+func bySeq(set map[*Entry]struct{}) []*Entry {
+	out := make([]*Entry, 0, len(set))
+	for e := range set {
+		if e.queued {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Entry) int { return int(int64(a.QueuedSeq) - int64(b.QueuedSeq)) }) //nolint:gosec // as above
+	return out
+}

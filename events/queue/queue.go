@@ -1,0 +1,272 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/message"
+)
+
+// Entry is a message the queue still has to do with.
+type Entry struct {
+	ID           string
+	QueuedSeq    uint64
+	Lane         events.Lane
+	AcceptedAt   time.Time
+	DeliverAt    time.Time
+	DeliverUntil time.Time
+	Record       message.Record
+
+	sum    message.Summary
+	queued bool
+	ver    uint32 // of its place in the indexes; older places are stale
+}
+
+// Summary gives what the fenced facts of the entry come to.
+func (e *Entry) Summary() message.Summary { return e.sum }
+
+// NextAttempt is the number the next start would have.
+func (e *Entry) NextAttempt() int { return len(e.sum.Attempts) + 1 }
+
+// ReadyAt is the latest of accepted, deliverAt and retry due: with the sequence it is the order inside a lane.
+func (e *Entry) ReadyAt() time.Time {
+	t := e.AcceptedAt
+	for _, x := range []time.Time{e.DeliverAt, e.sum.DueAt} {
+		if x.After(t) {
+			t = x
+		}
+	}
+	return t
+}
+
+// Category of the entry.
+func (e *Entry) Category() events.Category { return e.Lane.Class.Category() }
+
+// link is one event of the fenced group: rule R3 wants each to name the one before it.
+type link struct{ seq, prev uint64 }
+
+// Queue is the fold of one instance. Make one with New.
+type Queue struct {
+	instance string
+	rules    Rules
+	entries  map[string]*Entry
+
+	links      []link // fenced events above the floor, by sequence
+	group      uint64 // last fenced event at or below the floor
+	broken     bool   // the chain was broken at or below the floor
+	unreadable bool   // a fenced event this process cannot read
+	floor      uint64 // events up to here are folded for good
+	latest     time.Time
+	bound      map[string]time.Time // gateway ids of messages that left, by when
+
+	opened, closed, paused, resumed, draining, parked uint64 // sequence of the newest event of each kind
+
+	ix index
+}
+
+// New gives the empty queue of an instance.
+func New(instance string, rules Rules) *Queue {
+	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, ix: newIndex()}
+}
+
+// SetRules replaces the rules; the fold does not depend on them.
+func (q *Queue) SetRules(r Rules) { q.rules = r }
+
+// Rules gives the rules in force.
+func (q *Queue) Rules() Rules { return q.rules }
+
+// Apply takes an event in. It cannot fail, and an event taken in twice changes nothing.
+func (q *Queue) Apply(rec events.Recorded) {
+	addr, err := events.ParseEventSubject(rec.Address)
+	seq := rec.Position.Sequence
+	if err != nil || addr.Instance != q.instance || seq <= q.floor {
+		return
+	}
+	if rec.Time.After(q.latest) {
+		q.latest = rec.Time
+	}
+	switch addr.Group {
+	case events.GroupQueued:
+		q.applyQueued(rec, addr.Lane)
+	case events.GroupInstance:
+		q.applyInstance(addr.Name, seq)
+	case events.GroupDispatch:
+		q.applyLink(link{seq: seq, prev: rec.Prev})
+		if !rec.Known {
+			q.unreadable = true
+			return
+		}
+		q.applyFact(rec)
+	default: // receipts and evidence decide nothing here
+	}
+}
+
+func (q *Queue) applyQueued(rec events.Recorded, lane events.Lane) {
+	if !rec.Known || rec.Subject == "" {
+		return
+	}
+	e := q.entries[rec.Subject]
+	if e == nil {
+		e = &Entry{ID: rec.Subject}
+		q.entries[rec.Subject] = e
+	}
+	if e.queued && e.QueuedSeq <= rec.Position.Sequence {
+		return
+	}
+	e.queued, e.QueuedSeq, e.Lane = true, rec.Position.Sequence, lane
+	e.AcceptedAt, e.DeliverAt, e.DeliverUntil = rec.Time, rec.DeliverAt, rec.DeliverUntil
+	q.reindex(e)
+}
+
+func (q *Queue) applyInstance(name string, seq uint64) {
+	newer := func(s *uint64) { *s = max(*s, seq) }
+	switch name {
+	case "opened":
+		newer(&q.opened)
+	case "closed":
+		newer(&q.closed)
+	case "paused":
+		newer(&q.paused)
+	case "resumed":
+		newer(&q.resumed)
+	case "draining":
+		newer(&q.draining)
+	case "parked":
+		newer(&q.parked)
+	}
+}
+
+func (q *Queue) applyLink(l link) {
+	i, found := slices.BinarySearchFunc(q.links, l, func(a, b link) int {
+		switch {
+		case a.seq < b.seq:
+			return -1
+		case a.seq > b.seq:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		q.links = slices.Insert(q.links, i, l)
+	}
+}
+
+func (q *Queue) applyFact(rec events.Recorded) {
+	f, ok := message.FactOf(rec)
+	if !ok {
+		return
+	}
+	if f.GatewayID != "" && f.Kind != message.KindStarted {
+		q.bound[f.GatewayID] = f.At
+	}
+	for _, m := range message.Subjects(rec) {
+		e := q.entries[m.ID]
+		if e == nil {
+			if m.QueuedSeq <= q.floor { // ended before the floor, and dropped
+				continue
+			}
+			e = &Entry{ID: m.ID}
+			q.entries[m.ID] = e
+		}
+		if next := e.Record.With(f); len(next) != len(e.Record) {
+			e.Record = next
+			e.sum = next.Summarize()
+			q.reindex(e)
+		}
+	}
+}
+
+// Compact makes everything up to seq final: the owner has folded every event up to there. Settled messages are dropped.
+// now bounds how long an acceptance without a key id is kept for its look-up.
+func (q *Queue) Compact(seq uint64, now time.Time) {
+	if seq <= q.floor {
+		return
+	}
+	q.floor = seq
+	n := 0
+	for _, l := range q.links {
+		if l.seq > seq {
+			break
+		}
+		if l.prev != q.group {
+			q.broken = true
+		}
+		q.group = l.seq
+		n++
+	}
+	q.links = append([]link(nil), q.links[n:]...)
+	for _, e := range q.ix.takeSettled() {
+		if !q.droppable(e, now) {
+			q.ix.settled = append(q.ix.settled, e)
+			continue
+		}
+		if q.entries[e.ID] == e {
+			delete(q.entries, e.ID)
+		}
+	}
+	if len(q.bound) > boundLimit {
+		for id, at := range q.bound {
+			if q.latest.Sub(at) > time.Hour {
+				delete(q.bound, id)
+			}
+		}
+	}
+}
+
+// boundLimit is how many gateway ids are kept before those older than an hour are let go.
+const boundLimit = 256
+
+func (q *Queue) droppable(e *Entry, now time.Time) bool {
+	if len(e.Record) > 0 && e.Record[len(e.Record)-1].Seq > q.floor {
+		return false
+	}
+	if !e.queued {
+		return true // a fact of a message whose acceptance lies below the floor and was dropped
+	}
+	return !e.Unbound() || now.Sub(e.sum.LeftAt) > q.rules.BindWindow
+}
+
+// Unbound reports whether the message left and its gateway id is not known.
+func (e *Entry) Unbound() bool { return e.sum.Accepted && e.sum.GatewayID == "" && e.sum.End == nil }
+
+// GroupSequence is the sequence of the newest fenced event the fold has seen: the expectation of the next append (rule R1).
+func (q *Queue) GroupSequence() uint64 {
+	if n := len(q.links); n > 0 {
+		return q.links[n-1].seq
+	}
+	return q.group
+}
+
+// ChainIntact reports whether each fenced event names the one before it (rule R3).
+func (q *Queue) ChainIntact() bool {
+	prev := q.group
+	for _, l := range q.links {
+		if l.prev != prev {
+			return false
+		}
+		prev = l.seq
+	}
+	return !q.broken
+}
+
+// Bound reports whether a gateway id already belongs to a message of ours.
+func (q *Queue) Bound(gatewayID string) bool { _, ok := q.bound[gatewayID]; return ok }
+
+// Entry gives a message the queue still has to do with.
+func (q *Queue) Entry(id string) (*Entry, bool) { e, ok := q.entries[id]; return e, ok && e.queued }
+
+// Len counts the messages the queue still has to do with.
+func (q *Queue) Len() int { return len(q.entries) }
+
+// Floor is the sequence up to which everything is folded for good.
+func (q *Queue) Floor() uint64 { return q.floor }
+
+// Paused reports an operator's pause.
+func (q *Queue) Paused() bool { return q.paused > max(q.resumed, q.draining) }
+
+// Parked reports that the sender or its gateway is unusable.
+func (q *Queue) Parked() bool { return q.parked > max(q.opened, q.resumed) }
+
+// Closed reports that the gateway says the instance is not connected, for good.
+func (q *Queue) Closed() bool { return q.closed > max(q.opened, q.resumed) }
