@@ -197,6 +197,9 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 	}
 	q.links = append([]link(nil), q.links[n:]...)
 	for _, e := range q.ix.takeSettled() {
+		if e.queued && !e.sum.Settled() { // its acceptance arrived after its facts
+			continue
+		}
 		if !q.droppable(e, now) {
 			q.ix.settled = append(q.ix.settled, e)
 			continue
