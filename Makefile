@@ -11,6 +11,9 @@ MODULES := $(foreach f,$(FLOORS),$(firstword $(subst :, ,$(f))))
 
 BIN := $(CURDIR)/.bin
 TOOLS := infra/tools
+LINT := $(BIN)/golangci-lint
+GOFUMPT := $(BIN)/gofumpt
+GOTESTSUM := $(BIN)/gotestsum
 NATSCLI := v0.5.1
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -32,20 +35,20 @@ help: ## Print this list
 build: ## Build bin/pilot, one static binary
 	CGO_ENABLED=0 go build -C services -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/pilot ./cmd/pilot
 
-test: $(BIN)/.tools ## All suites of all modules under the race detector, with coverage floors
+test: $(GOTESTSUM) ## All suites of all modules under the race detector, with coverage floors
 	@TEST_TIMEOUT=$(TEST_TIMEOUT) .ci/test $(FLOORS)
 
 test-unit: ## The short tests only: no end-to-end suites, no coverage
 	@$(call each,go test -short -shuffle=on -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -v '/e2e'))
 
-lint: $(BIN)/.tools ## golangci-lint, once per module
-	@$(call each,$(BIN)/golangci-lint run ./...)
+lint: $(LINT) ## golangci-lint, once per module
+	@$(call each,$(LINT) run ./...)
 
-fmt: $(BIN)/.tools ## Format all Go files
-	$(BIN)/gofumpt -l -w .
+fmt: $(GOFUMPT) ## Format all Go files
+	$(GOFUMPT) -l -w .
 
-fmt-check: $(BIN)/.tools ## Fail when a Go file is not formatted
-	@files=$$($(BIN)/gofumpt -l .); \
+fmt-check: $(GOFUMPT) ## Fail when a Go file is not formatted
+	@files=$$($(GOFUMPT) -l .); \
 	if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
 
 vet: ## go vet, once per module
@@ -87,11 +90,13 @@ up: build ## Run all roles with demo data, on 8080 and 4222
 bench: build ## Measure this machine
 	bin/pilot bench $(ARGS)
 
-tools: $(BIN)/.tools ## Build the tools of infra/tools into .bin
+tools: $(LINT) $(GOFUMPT) $(GOTESTSUM) ## Build the tools of infra/tools into .bin
 
-$(BIN)/.tools: $(TOOLS)/go.mod $(TOOLS)/go.sum
+$(LINT) $(GOFUMPT) $(GOTESTSUM): $(TOOLS)/go.mod $(TOOLS)/go.sum
 	@mkdir -p $(BIN)
-	GOWORK=off GOBIN=$(BIN) go -C $(TOOLS) install -trimpath tool
+	@package=$$(GOWORK=off go -C $(TOOLS) list tool | grep '/$(@F)$$'); \
+	echo "go install $$package"; \
+	GOWORK=off GOBIN=$(BIN) go -C $(TOOLS) install -trimpath "$$package"
 	@touch $@
 
 tools-nats: $(BIN)/nats ## Build the nats CLI, which the runbook uses, into .bin
