@@ -1,5 +1,7 @@
 package events
 
+import "time"
+
 // Wire names of the fenced group: everything that decides whether a call may follow (rule R1).
 const (
 	TypeDispatchStarted   = "dispatch.started.v1"
@@ -57,10 +59,13 @@ type DispatchRefused struct {
 
 // DispatchDeferred says that the attempt had no effect and another will follow at ce-dueat (drawn once, stored).
 type DispatchDeferred struct {
-	Cause      string `json:"cause"`
-	Park       string `json:"park,omitempty"` // "instance" or "gateway" when the sender is unusable
-	HTTPStatus int    `json:"httpStatus,omitempty"`
-	ElapsedMS  int64  `json:"elapsedMs"`
+	Cause      string    `json:"cause"`
+	Called     bool      `json:"called"`            // as ce-called
+	DueAt      time.Time `json:"dueAt"`             // as ce-dueat
+	Park       string    `json:"park,omitempty"`    // "instance" or "gateway" when the sender is unusable
+	Limited    bool      `json:"limited,omitempty"` // a limit of the gateway's: waiting for it is not an attempt
+	HTTPStatus int       `json:"httpStatus,omitempty"`
+	ElapsedMS  int64     `json:"elapsedMs"`
 }
 
 // DispatchUnknown says that a call may or may not have had an effect, and that no call of ours can be under way (rule R9).
@@ -129,7 +134,8 @@ func dispatchSpecs() []Spec {
 	}
 	deferred := fenced("deferred", func() any { return new(DispatchDeferred) })
 	deferred.Called = true
-	// A closed event of several messages, and the code of a late refusal, are in the body only.
+	// Whether an attempt counts, which messages a closed event ends, and the code of a late refusal are in the body only.
+	deferred.NeedsBody = func(Envelope) bool { return true }
 	closed := fenced("closed", func() any { return new(DispatchClosed) })
 	closed.NeedsBody = func(Envelope) bool { return true }
 	disproved := fenced("disproved", func() any { return new(DispatchDisproved) })

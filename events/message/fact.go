@@ -22,6 +22,8 @@ func FactOf(rec events.Recorded) (f Fact, ok bool) {
 		DueAt: rec.DueAt, Nonce: rec.Nonce, GatewayID: rec.GatewayID,
 	}
 	switch b := rec.Body.(type) {
+	case *events.DispatchDeferred:
+		f.Free = b.Park != "" || b.Limited
 	case *events.DispatchRefused:
 		f.Code = b.Code
 	case *events.DispatchDisproved:

@@ -36,6 +36,7 @@ type Fact struct {
 	Kind      Kind
 	Attempt   int
 	Called    bool      // deferred: a call was made
+	Free      bool      // deferred: the attempt does not use up the budget
 	DueAt     time.Time // deferred
 	Nonce     string    // started
 	GatewayID string
@@ -87,6 +88,7 @@ type Attempt struct {
 	State     AttemptState
 	Absent    bool // look-ups found no trace
 	Called    bool // a call was made, or may have been
+	Free      bool // it does not use up the budget: the sender or gateway was unusable, or a limit was reached
 	StartedAt time.Time
 	UnknownAt time.Time
 	StartSeq  uint64
@@ -157,7 +159,7 @@ func (s *Summary) apply(f Fact) {
 		}
 	case KindDeferred:
 		a.State = AttemptDeferred
-		a.Called = f.Called
+		a.Called, a.Free = f.Called, f.Free
 		s.DueAt = f.DueAt
 	case KindUnknown:
 		a.State, a.UnknownAt = AttemptUnknown, f.At
@@ -220,11 +222,21 @@ func (s Summary) Outstanding() int {
 func (s Summary) Counted() int {
 	n := 0
 	for _, a := range s.Attempts {
-		if a.State != AttemptNone && a.Called {
+		if a.State != AttemptNone && a.Called && !a.Free {
 			n++
 		}
 	}
 	return n
+}
+
+// Called reports whether any call was, or may have been, made.
+func (s Summary) Called() bool {
+	for _, a := range s.Attempts {
+		if a.State != AttemptNone && a.Called {
+			return true
+		}
+	}
+	return false
 }
 
 // Last gives the newest attempt; the zero Attempt when there is none.

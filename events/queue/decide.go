@@ -195,7 +195,7 @@ func (q *Queue) end(e *Entry, now time.Time) (string, events.ErrorCode) {
 		return events.ClosedFailed, events.FailAttemptsExhausted
 	case now.Before(e.DeliverUntil):
 		return "", ""
-	case s.Counted() > 0:
+	case s.Called():
 		return events.ClosedExpired, events.FailExpiredAfterAttempts
 	}
 	return events.ClosedExpired, events.FailExpired

@@ -18,9 +18,10 @@ type Entry struct {
 	DeliverUntil time.Time
 	Record       message.Record
 
-	sum    message.Summary
-	queued bool
-	ver    uint32 // of its place in the indexes; older places are stale
+	sum       message.Summary
+	queued    bool
+	postponed time.Time
+	ver       uint32 // of its place in the indexes; older places are stale
 }
 
 // Summary gives what the fenced facts of the entry come to.
@@ -32,7 +33,7 @@ func (e *Entry) NextAttempt() int { return len(e.sum.Attempts) + 1 }
 // ReadyAt is the latest of accepted, deliverAt and retry due: with the sequence it is the order inside a lane.
 func (e *Entry) ReadyAt() time.Time {
 	t := e.AcceptedAt
-	for _, x := range []time.Time{e.DeliverAt, e.sum.DueAt} {
+	for _, x := range []time.Time{e.DeliverAt, e.sum.DueAt, e.postponed} {
 		if x.After(t) {
 			t = x
 		}
@@ -251,6 +252,15 @@ func (q *Queue) ChainIntact() bool {
 		prev = l.seq
 	}
 	return !q.broken
+}
+
+// Postpone keeps a message from being chosen before until, for a reason of this process that is no event (its data key cannot
+// be read just now). It is forgotten on load.
+func (q *Queue) Postpone(id string, until time.Time) {
+	if e, ok := q.Entry(id); ok {
+		e.postponed = until
+		q.reindex(e)
+	}
 }
 
 // Bound reports whether a gateway id already belongs to a message of ours.
