@@ -144,5 +144,5 @@ func hideURL(err error) error {
 
 // jitter spreads d over half of it and one and a half.
 func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d)
+	return d/2 + rand.N(d) //nolint:gosec // it spreads retries and guards nothing
 }

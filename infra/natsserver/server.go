@@ -73,7 +73,7 @@ type Config struct {
 // Server is a running embedded server. Make it with Start; its methods are safe for concurrent use.
 type Server struct {
 	srv        *server.Server
-	lock       *os.File
+	lock       *fileLock
 	dontListen bool
 
 	stopping sync.Once
@@ -96,7 +96,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{lock: lock, dontListen: cfg.DontListen, stopped: make(chan struct{})}
 	if err := s.run(ctx, opts, cfg.Logger); err != nil {
-		return nil, fmt.Errorf("start nats server: %w", errors.Join(err, lock.Close()))
+		return nil, fmt.Errorf("start nats server: %w", errors.Join(err, lock.release()))
 	}
 	return s, nil
 }
@@ -217,7 +217,7 @@ func (s *Server) Stop(ctx context.Context) error {
 			defer close(s.stopped)
 			s.srv.Shutdown()
 			s.srv.WaitForShutdown()
-			_ = s.lock.Close() // nothing was written to it
+			_ = s.lock.release() // nothing was written to it
 		}()
 	})
 	select {
