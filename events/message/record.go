@@ -136,7 +136,7 @@ func (s *Summary) attempt(n int) *Attempt {
 }
 
 // maxAttempts bounds memory against a malformed number; settings stay far below.
-const maxAttempts = 1000
+const maxAttempts = 65000
 
 func (s *Summary) apply(f Fact) {
 	a := &Attempt{}
