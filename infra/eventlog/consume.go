@@ -1,0 +1,233 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pilotstatus.dev/events"
+)
+
+// Start says where a durable consumer begins when it is made for the first time.
+type Start int
+
+// The two starts. A work queue always begins at what it still holds.
+const (
+	FromStart Start = iota
+	FromNew
+)
+
+// DurableConfig describes a consumer that the server remembers. Zero values take the defaults.
+type DurableConfig struct {
+	Stream        string
+	Durable       string
+	Filters       []string
+	From          Start
+	AckWait       time.Duration // 30 s by default
+	MaxAckPending int           // 256 by default, over all processes that share the consumer
+	MaxDeliver    int           // without bound by default
+	Concurrency   int           // handlers at once in this process, 1 by default
+	Ahead         int           // deliveries that may wait here for a handler, Concurrency by default
+	Grace         time.Duration // handlers may run on after ctx ended, 10 s by default
+}
+
+func (c DurableConfig) withDefaults() DurableConfig {
+	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
+	c.MaxAckPending = cmp.Or(c.MaxAckPending, 256)
+	c.MaxDeliver = cmp.Or(c.MaxDeliver, -1)
+	c.Concurrency = max(c.Concurrency, 1)
+	c.Ahead = cmp.Or(max(c.Ahead, 0), c.Concurrency)
+	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	return c
+}
+
+// Consume brings the events of a stream to handle, each at least once, until ctx ends; it returns ctx's error. handle
+// ends a delivery by Ack, Nak or Term; one that it leaves open comes again after AckWait. Several processes may share a
+// durable. A consumer that somebody deleted is made again, and goes on after what this process had acknowledged.
+//
+// When ctx ends no further delivery is taken, those that wait for a handler are given back at once, and Consume returns
+// when the running handlers have; their own context ends Grace later than ctx.
+func (l *Log) Consume(ctx context.Context, cfg DurableConfig, handle func(context.Context, *Delivery)) error {
+	cfg = cfg.withDefaults()
+	c := &consumption{log: l, cfg: cfg, handle: handle, open: map[uint64]struct{}{}, slots: make(chan struct{}, cfg.Concurrency)}
+	var stop context.CancelFunc
+	c.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		grace := time.AfterFunc(cfg.Grace, stop)
+		c.running.Wait()
+		grace.Stop()
+		stop()
+	}()
+	for n := 0; ; n++ {
+		before := c.delivered()
+		err := c.session(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if c.delivered() > before {
+			n = 0
+		}
+		if l.nc.IsClosed() {
+			return fmt.Errorf("consume %s: %w", cfg.Durable, coded(nats.ErrConnectionClosed))
+		}
+		l.opts.Logger.Warn().Err(err).Str("durable", cfg.Durable).Msg("consumer begins anew")
+		if !l.pause(ctx, n) {
+			return ctx.Err()
+		}
+	}
+}
+
+// consumption is one running Consume.
+type consumption struct {
+	log     *Log
+	cfg     DurableConfig
+	handle  func(context.Context, *Delivery)
+	ctx     context.Context //nolint:containedctx // of the handlers: it outlives the caller's by the grace
+	running sync.WaitGroup
+	slots   chan struct{}
+
+	mu   sync.Mutex
+	last uint64              // highest sequence delivered
+	open map[uint64]struct{} // delivered, neither acknowledged nor terminated
+}
+
+// session takes deliveries until anything goes wrong.
+func (c *consumption) session(ctx context.Context) error {
+	cons, err := c.consumer(ctx)
+	if err != nil {
+		return err
+	}
+	iter, err := cons.Messages(jetstream.PullMaxMessages(c.cfg.Ahead),
+		jetstream.PullExpiry(max(pullExpiry, 2*c.log.opts.Heartbeat)), jetstream.PullHeartbeat(c.log.opts.Heartbeat))
+	if err != nil {
+		return fmt.Errorf("consume %s: %w", c.cfg.Durable, err)
+	}
+	defer c.giveBack(iter)
+	for {
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		m, err := iter.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			<-c.slots
+			return fmt.Errorf("consume %s: %w", c.cfg.Durable, err)
+		}
+		d, err := c.take(m)
+		if err != nil {
+			<-c.slots
+			return err
+		}
+		c.running.Go(func() {
+			defer func() { <-c.slots }()
+			c.handle(c.ctx, d)
+		})
+	}
+}
+
+// take reads a delivery and keeps count of it.
+func (c *consumption) take(m jetstream.Msg) (*Delivery, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("read delivery: %w", err)
+	}
+	d := c.log.delivery(c.cfg.Stream, placed{
+		seq: meta.Sequence.Stream, attempt: meta.NumDelivered, at: meta.Timestamp, reply: m.Reply(),
+	}, events.Wire{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()})
+	seq := meta.Sequence.Stream
+	d.settled = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open, seq)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last, seq)
+	c.open[seq] = struct{}{}
+	return d, nil
+}
+
+// giveBack returns what waits for a handler, so that nobody waits for AckWait.
+func (c *consumption) giveBack(iter jetstream.MessagesContext) {
+	iter.Drain()
+	for range c.cfg.Ahead + 1 {
+		m, err := iter.Next(jetstream.NextMaxWait(c.log.opts.TryTimeout))
+		if err != nil {
+			break
+		}
+		if err := m.Nak(); err != nil {
+			break
+		}
+	}
+	iter.Stop()
+}
+
+func (c *consumption) delivered() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// resume is where a consumer made anew goes on: at the first delivery of this process that is not settled. 0 when
+// there was none.
+func (c *consumption) resume() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == 0 {
+		return 0
+	}
+	at := c.last + 1
+	for seq := range c.open {
+		at = min(at, seq)
+	}
+	return at
+}
+
+// consumer finds the durable and gives it the wanted settings, or makes it. Where it began is never changed: the server
+// would refuse that.
+func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := c.log.try(ctx)
+	defer cancel()
+	want := jetstream.ConsumerConfig{
+		Durable: c.cfg.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.cfg.AckWait,
+		MaxAckPending: c.cfg.MaxAckPending, MaxDeliver: c.cfg.MaxDeliver,
+	}
+	if len(c.cfg.Filters) == 1 {
+		want.FilterSubject = c.cfg.Filters[0]
+	} else {
+		want.FilterSubjects = c.cfg.Filters
+	}
+	found, err := c.log.js.Consumer(ctx, c.cfg.Stream, c.cfg.Durable)
+	switch {
+	case err == nil:
+		have := found.CachedInfo().Config
+		want.DeliverPolicy, want.OptStartSeq, want.OptStartTime = have.DeliverPolicy, have.OptStartSeq, have.OptStartTime
+	case !errors.Is(err, jetstream.ErrConsumerNotFound):
+		return nil, fmt.Errorf("look up consumer %s: %w", c.cfg.Durable, err)
+	default:
+		stream, err := c.log.js.Stream(ctx, c.cfg.Stream)
+		if err != nil {
+			return nil, fmt.Errorf("look up stream %s: %w", c.cfg.Stream, err)
+		}
+		// A work queue knows by itself what is still to do, and allows no other start.
+		if stream.CachedInfo().Config.Retention == jetstream.LimitsPolicy {
+			if at := c.resume(); at > 0 {
+				want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, at
+			} else if c.cfg.From == FromNew {
+				want.DeliverPolicy = jetstream.DeliverNewPolicy
+			}
+		}
+	}
+	cons, err := c.log.js.CreateOrUpdateConsumer(ctx, c.cfg.Stream, want)
+	if err != nil {
+		return nil, fmt.Errorf("create consumer %s: %w", c.cfg.Durable, err)
+	}
+	return cons, nil
+}

@@ -1,0 +1,85 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pilotstatus.dev/events"
+)
+
+// Change is one thing that Ensure did.
+type Change struct {
+	Kind Kind
+	Name string // of the stream or bucket that was created
+}
+
+// Ensure creates the streams and buckets of a deployment that are missing. Those that exist are compared with the
+// table: any difference is a *DriftError, returned with all the others, and nothing of it is changed. It is
+// idempotent and may run in several processes at once. ctx must have a deadline.
+func Ensure(ctx context.Context, js jetstream.JetStream, d Deployment) ([]Change, error) {
+	return ensure(ctx, js, d, Table(d))
+}
+
+// EnsureControl does what Ensure does for CONTROL alone, so that EnsureDeployment can be asked for the number of
+// partitions before any of their streams is made.
+func EnsureControl(ctx context.Context, js jetstream.JetStream, d Deployment) ([]Change, error) {
+	return ensure(ctx, js, d, []Resource{control(d.withDefaults())})
+}
+
+func ensure(ctx context.Context, js jetstream.JetStream, d Deployment, table []Resource) ([]Change, error) {
+	d = d.withDefaults()
+	if d.Partitions < 1 || d.Partitions > events.MaxPartitions || d.Replicas < 1 || d.LaneCap < 1 {
+		return nil, fmt.Errorf("ensure streams: %d partitions, %d replicas, %d lanes: out of range", d.Partitions, d.Replicas, d.LaneCap)
+	}
+	var changes []Change
+	var drifts []Drift
+	for _, r := range table {
+		have, err := js.Stream(ctx, r.Stream.Name)
+		switch {
+		case err == nil:
+			drifts = append(drifts, diff(r.Stream, have.CachedInfo().Config)...)
+			continue
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			return changes, fmt.Errorf("look up stream %s: %w", r.Stream.Name, err)
+		}
+		found, err := Create(ctx, js, r)
+		if err != nil {
+			return changes, err
+		}
+		// Another process may have been faster, and its table another one.
+		if more := diff(r.Stream, found); len(more) > 0 {
+			drifts = append(drifts, more...)
+			continue
+		}
+		changes = append(changes, Change{Kind: r.Kind, Name: r.Name})
+	}
+	if len(drifts) > 0 {
+		return changes, &DriftError{Drifts: drifts}
+	}
+	return changes, nil
+}
+
+// Create makes one resource and gives the configuration that the server now has for it. One that exists already,
+// whatever its configuration, is no error.
+func Create(ctx context.Context, js jetstream.JetStream, r Resource) (jetstream.StreamConfig, error) {
+	var err error
+	switch r.Kind {
+	case KindKeyValue:
+		_, err = js.CreateKeyValue(ctx, *r.KeyValue)
+	case KindObjects:
+		_, err = js.CreateObjectStore(ctx, *r.Objects)
+	default:
+		_, err = js.CreateStream(ctx, r.Stream)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return jetstream.StreamConfig{}, fmt.Errorf("create %s %s: %w", r.Kind, r.Name, err)
+	}
+	found, err := js.Stream(ctx, r.Stream.Name)
+	if err != nil {
+		return jetstream.StreamConfig{}, fmt.Errorf("look up stream %s: %w", r.Stream.Name, err)
+	}
+	return found.CachedInfo().Config, nil
+}
