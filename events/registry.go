@@ -64,6 +64,14 @@ func (r *Registry) Specs() []Spec {
 	return out
 }
 
+// NameOf gives the name in a ce-type: what it means in every version.
+func NameOf(wireType string) string {
+	if i := strings.LastIndex(wireType, ".v"); i >= 0 {
+		return wireType[:i]
+	}
+	return wireType
+}
+
 // Lookup gives the spec of a ce-type and the version it names. ok is false for an unknown name or a version newer than ours.
 func (r *Registry) Lookup(wireType string) (s Spec, version int, ok bool) {
 	i := strings.LastIndex(wireType, ".v")
@@ -71,7 +79,7 @@ func (r *Registry) Lookup(wireType string) (s Spec, version int, ok bool) {
 		return Spec{}, 0, false
 	}
 	version, err := strconv.Atoi(wireType[i+2:])
-	if err != nil || version < 1 {
+	if err != nil || version < 1 || strconv.Itoa(version) != wireType[i+2:] {
 		return Spec{}, 0, false
 	}
 	s, ok = r.specs[wireType[:i]]
@@ -86,6 +94,9 @@ func (r *Registry) Encode(e Event) (Wire, error) {
 	}
 	if want, got := fmt.Sprintf("%T", s.New()), fmt.Sprintf("%T", e.Body); want != got {
 		return Wire{}, Errorf(CodeMalformed, "event %s wants a body of type %s, not %s", e.Type, want, got)
+	}
+	if e.ID == "" {
+		return Wire{}, Errorf(CodeMalformed, "event %s has no id", e.Type)
 	}
 	data, err := json.Marshal(e.Body)
 	if err != nil {

@@ -111,9 +111,23 @@ func ParseEventSubject(s string) (EventAddress, error) {
 	return a, nil
 }
 
-// ReceiptSubject is where what the gateway said is stored; dots in the gateway's event name become '-'.
+// ReceiptSubject is where what the gateway said is stored; dots in the gateway's event name, and whatever else may not stand
+// in a token, become '-'. The name comes from outside, so any text gives a valid subject.
 func ReceiptSubject(p Partition, instance, gatewayEvent string) string {
-	return "rcp." + p.String() + "." + instance + "." + strings.ReplaceAll(gatewayEvent, ".", "-")
+	return "rcp." + p.String() + "." + instance + "." + receiptToken(gatewayEvent)
+}
+
+func receiptToken(gatewayEvent string) string {
+	if gatewayEvent == "" {
+		return "-"
+	}
+	b := []byte(gatewayEvent[:min(len(gatewayEvent), 64)])
+	for i, c := range b {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			b[i] = '-'
+		}
+	}
+	return string(b)
 }
 
 // ReceiptsFilter covers every receipt of a partition.
@@ -122,7 +136,7 @@ func ReceiptsFilter(p Partition) string { return "rcp." + p.String() + ".>" }
 // ParseReceiptSubject gives partition and instance of a subject of RECEIPTS.
 func ParseReceiptSubject(s string) (Partition, string, error) {
 	t := strings.Split(s, ".")
-	if len(t) == 4 && t[0] == "rcp" && ValidToken(t[2]) {
+	if len(t) == 4 && t[0] == "rcp" && ValidToken(t[2]) && t[3] == receiptToken(t[3]) {
 		if p, ok := parsePartition(t[1]); ok {
 			return p, t[2], nil
 		}

@@ -2,18 +2,26 @@ package message
 
 import "pilotstatus.dev/events"
 
+// kinds is by name: a body of an older version arrives lifted and means the same.
 var kinds = map[string]Kind{
-	events.TypeDispatchStarted: KindStarted, events.TypeDispatchAccepted: KindAccepted, events.TypeDispatchRefused: KindRefused,
-	events.TypeDispatchDeferred: KindDeferred, events.TypeDispatchUnknown: KindUnknown, events.TypeDispatchAbsent: KindAbsent,
-	events.TypeDispatchProved: KindProved, events.TypeDispatchDisproved: KindDisproved, events.TypeDispatchClosed: KindClosed,
-	events.TypeReceiptSent: KindSent, events.TypeReceiptDelivered: KindDelivered, events.TypeReceiptRead: KindRead,
-	events.TypeReceiptFailed: KindFailed, events.TypeMessageDeliveryUnconfirmed: KindNotConfirmed, events.TypeMessageErased: KindErased,
+	events.NameOf(events.TypeDispatchStarted): KindStarted, events.NameOf(events.TypeDispatchAccepted): KindAccepted,
+	events.NameOf(events.TypeDispatchRefused): KindRefused, events.NameOf(events.TypeDispatchDeferred): KindDeferred,
+	events.NameOf(events.TypeDispatchUnknown): KindUnknown, events.NameOf(events.TypeDispatchAbsent): KindAbsent,
+	events.NameOf(events.TypeDispatchProved): KindProved, events.NameOf(events.TypeDispatchDisproved): KindDisproved,
+	events.NameOf(events.TypeDispatchClosed): KindClosed,
+	events.NameOf(events.TypeReceiptSent):    KindSent, events.NameOf(events.TypeReceiptDelivered): KindDelivered,
+	events.NameOf(events.TypeReceiptRead): KindRead, events.NameOf(events.TypeReceiptFailed): KindFailed,
+	events.NameOf(events.TypeMessageDeliveryUnconfirmed): KindNotConfirmed, events.NameOf(events.TypeMessageErased): KindErased,
+}
+
+func isQueued(rec events.Recorded) bool {
+	return events.NameOf(rec.Type) == events.NameOf(events.TypeMessageQueued)
 }
 
 // FactOf gives what rec says about a message; ok is false when it says nothing that folds need. Which messages a closed
 // event is about is in Subjects.
 func FactOf(rec events.Recorded) (f Fact, ok bool) {
-	kind, ok := kinds[rec.Type]
+	kind, ok := kinds[events.NameOf(rec.Type)]
 	if !ok || !rec.Known {
 		return Fact{}, false
 	}
@@ -48,7 +56,7 @@ func Subjects(rec events.Recorded) []events.ClosedMessage {
 		return nil
 	}
 	seq := rec.QueuedSeq
-	if rec.Type == events.TypeMessageQueued {
+	if isQueued(rec) {
 		seq = rec.Position.Sequence
 	}
 	return []events.ClosedMessage{{ID: rec.Subject, QueuedSeq: seq}}

@@ -65,16 +65,23 @@ func (w *walk) step(v *View, f Fact) {
 
 // target gives the stage a fact argues for, and its rank; "" when it argues for none.
 func (w *walk) target(f Fact, endBefore *End) (int, events.Stage) {
+	if f.Attempt > maxAttempts {
+		return 0, "" // as Summary: a number no writer of ours produces argues for nothing
+	}
 	switch f.Kind {
 	case KindStarted:
 		return rankSending(f.Attempt), events.StageSending
 	case KindUnknown:
 		return rankUnconfirmed(f.Attempt), events.StageUnconfirmed
 	case KindDeferred, KindDisproved:
-		if w.sum.Outstanding() > 0 { // another attempt may have had an effect
-			return rankUnconfirmed(f.Attempt), events.StageUnconfirmed
+		switch newest := len(w.sum.Attempts); {
+		case w.sum.Open() > 0:
+			return 0, ""
+		case w.sum.Outstanding() > 0: // another attempt may have had an effect
+			return rankUnconfirmed(newest), events.StageUnconfirmed
+		default: // none had: the message waits for the attempt after the newest, whichever this fact is about
+			return rankQueued(newest + 1), events.StageQueued
 		}
-		return rankQueued(f.Attempt + 1), events.StageQueued
 	case KindAccepted, KindProved:
 		if endBefore != nil { // after an end a proof changes no state
 			return 0, ""

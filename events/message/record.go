@@ -89,6 +89,7 @@ type Attempt struct {
 	Absent    bool // look-ups found no trace
 	Called    bool // a call was made, or may have been
 	Free      bool // it does not use up the budget: the sender or gateway was unusable, or a limit was reached
+	Proved    bool // a proof names it; while its call is under way it is open all the same
 	StartedAt time.Time
 	UnknownAt time.Time
 	StartSeq  uint64
@@ -163,10 +164,14 @@ func (s *Summary) apply(f Fact) {
 		s.DueAt = f.DueAt
 	case KindUnknown:
 		a.State, a.UnknownAt = AttemptUnknown, f.At
+		if a.Proved {
+			a.State = AttemptProved
+		}
 	case KindAbsent:
 		a.Absent = true
 	case KindProved:
-		if f.Attempt > 0 {
+		a.Proved = true
+		if a.State != AttemptOpen { // a proof says nothing about whether the call has returned (promise P5)
 			a.State = AttemptProved
 		}
 		s.Proved = true

@@ -20,7 +20,8 @@ type Queued struct {
 	Body         *events.MessageQueued // nil when only headers were read
 }
 
-// State is what is known of a message. The zero State knows nothing. States are values: Apply never modifies its receiver.
+// State is what is known of a message. The zero State knows nothing and takes the id of the first event that is about one
+// message; a closed event of several is taken in only where ID is set. States are values: Apply never modifies its receiver.
 type State struct {
 	ID     string
 	Queued *Queued
@@ -29,7 +30,7 @@ type State struct {
 
 // Apply gives the state with rec taken in. It cannot fail: what it does not know, or what is about another message, changes nothing.
 func (s State) Apply(rec events.Recorded) State {
-	if rec.Type == events.TypeMessageQueued && rec.Known {
+	if isQueued(rec) && rec.Known {
 		if (s.ID != "" && s.ID != rec.Subject) || rec.Subject == "" {
 			return s
 		}

@@ -22,20 +22,25 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 		return Start{}, false
 	}
 	var heads []*Entry
+	waits := false // a lower class, if only for its slot
 	for _, class := range events.Classes() {
-		if c := q.ix.ready[class]; c != nil {
-			if e := c.head(func(e *Entry) Hold { return q.mayStart(e, now) }); e != nil {
-				heads = append(heads, e)
-			}
+		c := q.ix.ready[class]
+		if c == nil {
+			continue
+		}
+		e := c.head(func(e *Entry) Hold { return q.mayStart(e, now) }, &q.ix.aside)
+		waits = waits || (len(heads) > 0 && len(c.order) > 0)
+		if e != nil {
+			heads = append(heads, e)
 		}
 	}
 	if len(heads) == 0 {
 		return Start{}, false
 	}
 	pick := heads[0]
-	if lower := heads[1:]; len(lower) == 0 {
+	if q.ix.aging++; !waits {
 		q.ix.aging = 0
-	} else if q.ix.aging++; q.ix.aging >= max(2, q.rules.AgingTurns) {
+	} else if lower := heads[1:]; len(lower) > 0 && q.ix.aging >= max(2, q.rules.AgingTurns) {
 		q.ix.aging = 0
 		for i, e := range lower { // the one that has waited longest
 			if i == 0 || e.ReadyAt().Before(pick.ReadyAt()) {
@@ -73,10 +78,10 @@ func (c *classQueue) push(p place) {
 }
 
 // head gives the entry whose turn it is: of the first tenant in turn that has one that may start.
-func (c *classQueue) head(may func(*Entry) Hold) *Entry {
+func (c *classQueue) head(may func(*Entry) Hold, aside *[]*Entry) *Entry {
 	for i := 0; i < len(c.order); {
 		name := c.order[i]
-		e, empty := c.tenants[name].head(may)
+		e, empty := c.tenants[name].head(may, aside)
 		if e != nil {
 			return e
 		}
@@ -90,9 +95,9 @@ func (c *classQueue) head(may func(*Entry) Hold) *Entry {
 	return nil
 }
 
-func (t *tenantQueue) head(may func(*Entry) Hold) (best *Entry, empty bool) {
+func (t *tenantQueue) head(may func(*Entry) Hold, aside *[]*Entry) (best *Entry, empty bool) {
 	for slot, l := range t.lanes {
-		e := laneHead(l, may)
+		e := laneHead(l, may, aside)
 		if l.Len() == 0 {
 			delete(t.lanes, slot)
 			continue
@@ -108,8 +113,8 @@ func (t *tenantQueue) head(may func(*Entry) Hold) (best *Entry, empty bool) {
 }
 
 // laneHead gives the first of a lane when it may start. What holds it holds the lane: order is kept. Only what can never start
-// again, or is past its deadline, is let go.
-func laneHead(l *places, may func(*Entry) Hold) *Entry {
+// again, or is past its deadline, is let go; what a drain holds is put aside, so that what was accepted before it goes out.
+func laneHead(l *places, may func(*Entry) Hold, aside *[]*Entry) *Entry {
 	for {
 		p, ok := l.top()
 		if !ok {
@@ -124,6 +129,9 @@ func laneHead(l *places, may func(*Entry) Hold) *Entry {
 			return p.e
 		case HoldDeadline:
 			heap.Pop(l)
+		case HoldPaused:
+			heap.Pop(l)
+			*aside = append(*aside, p.e)
 		default:
 			return nil
 		}

@@ -95,6 +95,9 @@ func (q *Queue) budget(e *Entry) int {
 func (q *Queue) QuietUntil() time.Time {
 	var until time.Time
 	for e := range q.ix.unknown {
+		if e.sum.Settled() {
+			continue
+		}
 		for _, a := range e.sum.Attempts {
 			if a.State == message.AttemptUnknown {
 				if t := a.UnknownAt.Add(q.rules.Quiet); t.After(until) {
@@ -116,8 +119,11 @@ type Close struct {
 
 // MayClose decides whether an end may be appended now (rules R1, R7).
 func (q *Queue) MayClose(id, reason string, now time.Time) Hold {
-	if !q.ChainIntact() {
+	switch {
+	case !q.ChainIntact():
 		return HoldBroken
+	case q.unreadable: // what it says may be a start, an acceptance or an end of this very message
+		return HoldUnreadable
 	}
 	e, ok := q.Entry(id)
 	if !ok || e.sum.Settled() {
@@ -201,7 +207,8 @@ func (q *Queue) end(e *Entry, now time.Time) (string, events.ErrorCode) {
 	return events.ClosedExpired, events.FailExpired
 }
 
-// Open lists the entries with an open start: an owner resolves those of others first (rule R6).
+// Open lists the entries with an open start, also when a proof came before its outcome: an owner resolves those of others
+// first (rule R6).
 func (q *Queue) Open() []*Entry { return bySeq(q.ix.open) }
 
 // Unknown lists the entries with an attempt that is unknown, and those that left without a known gateway id: look-ups ask about them.

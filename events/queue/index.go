@@ -17,7 +17,8 @@ type index struct {
 	unknown   map[*Entry]struct{}
 	overdue   map[*Entry]struct{} // an end may be due
 	settled   []*Entry
-	aging     int // turns taken while a lower class waited
+	aside     []*Entry // ready, but accepted after a drain began
+	aging     int      // turns taken while a lower class waited
 }
 
 func newIndex() index {
@@ -32,11 +33,17 @@ func (ix *index) takeSettled() []*Entry {
 	return s
 }
 
+func (ix *index) takeAside() []*Entry {
+	s := ix.aside
+	ix.aside = nil
+	return s
+}
+
 // reindex puts e where its facts say it belongs.
 func (q *Queue) reindex(e *Entry) {
 	e.ver++
 	s := e.sum
-	set(q.ix.open, e, s.Open() > 0 && !s.Settled())
+	set(q.ix.open, e, s.Open() > 0) // also when proved: its call may be under way
 	set(q.ix.unknown, e, e.queued && ((s.Outstanding() > 0 && !s.Settled()) || e.Unbound()))
 	if !e.queued || s.Settled() {
 		delete(q.ix.overdue, e)
@@ -93,6 +100,7 @@ func (q *Queue) advance(now time.Time) {
 
 // Wake gives the next time at which something may become due without a new event; zero when nothing waits for time.
 func (q *Queue) Wake(now time.Time) time.Time {
+	q.advance(now)
 	var wake time.Time
 	sooner := func(t time.Time) {
 		if t.After(now) && (wake.IsZero() || t.Before(wake)) {
@@ -154,6 +162,21 @@ func (h *places) Pop() any {
 	old[len(old)-1] = place{}
 	*h = old[:len(old)-1]
 	return p
+}
+
+// prune lets the stale places go once they outnumber what n entries need, so that memory follows what is pending.
+func (h *places) prune(n int) {
+	if len(*h) <= 2*n+64 {
+		return
+	}
+	kept := make(places, 0, n)
+	for _, p := range *h {
+		if p.ver == p.e.ver {
+			kept = append(kept, p)
+		}
+	}
+	heap.Init(&kept)
+	*h = kept
 }
 
 func (h places) top() (place, bool) {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -54,6 +55,7 @@ type Queue struct {
 	entries  map[string]*Entry
 
 	links      []link // fenced events above the floor, by sequence
+	breaks     int    // how many of links do not name the one before
 	group      uint64 // last fenced event at or below the floor
 	broken     bool   // the chain was broken at or below the floor
 	unreadable bool   // a fenced event this process cannot read
@@ -71,8 +73,20 @@ func New(instance string, rules Rules) *Queue {
 	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, ix: newIndex()}
 }
 
-// SetRules replaces the rules; the fold does not depend on them.
-func (q *Queue) SetRules(r Rules) { q.rules = r }
+// SetRules replaces the rules; the fold does not depend on them. What is ready or over does on some, and is sorted anew.
+func (q *Queue) SetRules(r Rules) {
+	old := q.rules
+	q.rules = r
+	if maps.Equal(old.Attempts, r.Attempts) && maps.Equal(old.Policies, r.Policies) {
+		return
+	}
+	aging := q.ix.aging
+	q.ix = newIndex()
+	q.ix.aging = aging
+	for _, e := range q.entries {
+		q.reindex(e)
+	}
+}
 
 // Rules gives the rules in force.
 func (q *Queue) Rules() Rules { return q.rules }
@@ -136,6 +150,9 @@ func (q *Queue) applyInstance(name string, seq uint64) {
 	case "parked":
 		newer(&q.parked)
 	}
+	for _, e := range q.ix.takeAside() {
+		q.reindex(e)
+	}
 }
 
 func (q *Queue) applyLink(l link) {
@@ -148,9 +165,26 @@ func (q *Queue) applyLink(l link) {
 		}
 		return 0
 	})
-	if !found {
-		q.links = slices.Insert(q.links, i, l)
+	if found {
+		return
 	}
+	before := q.group
+	if i > 0 {
+		before = q.links[i-1].seq
+	}
+	q.breaks += wrong(l, before)
+	if i < len(q.links) {
+		q.breaks += wrong(q.links[i], l.seq) - wrong(q.links[i], before)
+	}
+	q.links = slices.Insert(q.links, i, l)
+}
+
+// wrong is 1 when l does not name the event before it.
+func wrong(l link, before uint64) int {
+	if l.prev != before {
+		return 1
+	}
+	return 0
 }
 
 func (q *Queue) applyFact(rec events.Recorded) {
@@ -158,7 +192,7 @@ func (q *Queue) applyFact(rec events.Recorded) {
 	if !ok {
 		return
 	}
-	if f.GatewayID != "" && f.Kind != message.KindStarted {
+	if f.GatewayID != "" && f.Kind != message.KindStarted && !f.At.Before(q.bound[f.GatewayID]) {
 		q.bound[f.GatewayID] = f.At
 	}
 	for _, m := range message.Subjects(rec) {
@@ -190,8 +224,9 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 		if l.seq > seq {
 			break
 		}
-		if l.prev != q.group {
+		if wrong(l, q.group) > 0 {
 			q.broken = true
+			q.breaks--
 		}
 		q.group = l.seq
 		n++
@@ -209,6 +244,8 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 			delete(q.entries, e.ID)
 		}
 	}
+	q.ix.waiting.prune(len(q.entries))
+	q.ix.deadlines.prune(len(q.entries))
 	if len(q.bound) > boundLimit {
 		for id, at := range q.bound {
 			if q.latest.Sub(at) > time.Hour {
@@ -223,6 +260,9 @@ const boundLimit = 256
 
 func (q *Queue) droppable(e *Entry, now time.Time) bool {
 	if len(e.Record) > 0 && e.Record[len(e.Record)-1].Seq > q.floor {
+		return false
+	}
+	if e.sum.Open() > 0 { // it holds its slot until its outcome
 		return false
 	}
 	if !e.queued {
@@ -243,16 +283,7 @@ func (q *Queue) GroupSequence() uint64 {
 }
 
 // ChainIntact reports whether each fenced event names the one before it (rule R3).
-func (q *Queue) ChainIntact() bool {
-	prev := q.group
-	for _, l := range q.links {
-		if l.prev != prev {
-			return false
-		}
-		prev = l.seq
-	}
-	return !q.broken
-}
+func (q *Queue) ChainIntact() bool { return !q.broken && q.breaks == 0 }
 
 // Postpone keeps a message from being chosen before until, for a reason of this process that is no event (its data key cannot
 // be read just now). It is forgotten on load.
