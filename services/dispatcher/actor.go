@@ -1,0 +1,245 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/eventlog"
+)
+
+// actor owns one instance of a partition: its fold, its turns, its ends and its look-ups. One goroutine at a time runs it.
+type actor struct {
+	p   *partition
+	id  string
+	log zerolog.Logger
+
+	mu sync.Mutex // guards q and mine
+	q  *queue.Queue
+	// mine holds the nonces of starts of this life that no turn is busy with and that were not called.
+	mine map[string]bool
+
+	kicks chan struct{}
+
+	// Below: only the goroutine of run.
+	seen     map[string]time.Time // nonce of a foreign open start → when this process first read it (rule R4)
+	lanes    map[events.Lane]*lane
+	lookups  map[string]*lookup
+	results  chan lookupResult
+	pending  int // look-ups under way
+	numbers  *numbers
+	probeAt  time.Time
+	paceNext time.Time
+}
+
+func newActor(p *partition, id string) *actor {
+	return &actor{
+		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
+		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, kicks: make(chan struct{}, 1),
+		seen: map[string]time.Time{}, lanes: map[events.Lane]*lane{}, lookups: map[string]*lookup{},
+		results: make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),
+	}
+}
+
+// fold takes one event of the tail in.
+func (a *actor) fold(rec events.Recorded) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.q.Apply(rec)
+}
+
+// kick wakes the actor; it never blocks.
+func (a *actor) kick() {
+	select {
+	case a.kicks <- struct{}{}:
+	default:
+	}
+}
+
+// busy reports whether the actor has anything to do.
+func (a *actor) busy() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.q.Len() > 0 || a.q.Parked()
+}
+
+// run works until ctx ends or there is nothing left to do for Idle.
+func (a *actor) run(ctx context.Context) {
+	defer a.rest()
+	idle := time.NewTimer(a.p.d.set.Idle)
+	defer idle.Stop()
+	for {
+		wake := a.work(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if a.busy() {
+			idle.Reset(a.p.d.set.Idle)
+		}
+		timer := time.NewTimer(wake)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.kicks:
+		case r := <-a.results:
+			a.pending--
+			a.conclude(ctx, r)
+		case <-timer.C:
+		case <-idle.C:
+			timer.Stop()
+			if !a.busy() && a.pending == 0 {
+				return
+			}
+			idle.Reset(a.p.d.set.Idle)
+		}
+		timer.Stop()
+	}
+}
+
+// rest lets go of what the goroutine held.
+func (a *actor) rest() {
+	for ; a.pending > 0; a.pending-- { // each is bounded by LookUpLimit and by the ending context
+		<-a.results
+	}
+	for l := range a.lanes {
+		a.dropLane(l)
+	}
+	clear(a.seen)
+	clear(a.lookups)
+}
+
+// maxNap bounds how long an actor sleeps without looking again: a net under every missed wake-up.
+const maxNap = 5 * time.Second
+
+// work does everything that is due and gives how long to sleep.
+func (a *actor) work(ctx context.Context) time.Duration {
+	for ctx.Err() == nil {
+		if !a.p.d.leads() {
+			clear(a.seen) // waits begin anew with a new lease
+			return maxNap
+		}
+		a.resolveOpen(ctx)
+		a.close(ctx)
+		a.lookUp(ctx)
+		a.probe(ctx)
+		a.dropIdleLanes()
+		if !a.next() {
+			break
+		}
+	}
+	return a.nap()
+}
+
+// next takes the next turn, if there is one.
+func (a *actor) next() bool {
+	now := time.Now()
+	if a.p.lagging(now) || a.p.skewed(now) || now.Before(a.paceNext) {
+		return false
+	}
+	inst, ok := a.p.d.instance(a.id)
+	if !ok || a.p.d.gateways.parked(inst.GatewayURL) {
+		return false
+	}
+	a.mu.Lock()
+	s, ok := a.q.Next(now)
+	var j job
+	if ok {
+		j = newJob(s)
+	}
+	a.mu.Unlock()
+	if !ok {
+		return false
+	}
+	a.turn(a.p.hard, inst, j)
+	if r := inst.Pace.RatePerMinute; r > 0 {
+		a.paceNext = now.Add(time.Duration(float64(time.Minute) / r))
+	}
+	return true
+}
+
+func (a *actor) nap() time.Duration {
+	now := time.Now()
+	a.mu.Lock()
+	wake := a.q.Wake(now)
+	parked := a.q.Parked()
+	open := len(a.q.Open())
+	a.mu.Unlock()
+	nap := maxNap
+	until := func(t time.Time) {
+		if !t.IsZero() {
+			nap = min(nap, max(t.Sub(now), time.Millisecond))
+		}
+	}
+	until(wake)
+	if a.paceNext.After(now) {
+		until(a.paceNext)
+	}
+	if parked {
+		until(a.probeAt)
+	}
+	if open > 0 {
+		for _, at := range a.seen {
+			until(at.Add(a.p.d.set.SuccessorWait))
+		}
+	}
+	for _, l := range a.lookups {
+		if !l.busy {
+			until(l.next)
+		}
+	}
+	if a.p.lagging(now) {
+		nap = min(nap, a.p.d.set.MaxTailLag)
+	}
+	return nap
+}
+
+// decision is what the fold says should be appended; the zero decision appends nothing.
+type decision struct {
+	fenced *events.Event
+	plain  *events.Event // outside the fenced group
+}
+
+// decide appends what the fold says, with the fence of the very fold that said it. A refused append re-reads and decides
+// anew (rule R1). When it returns without error, the fold has taken in what was appended. The error says that the fate of
+// the last append is not known: the fold will show it.
+func (a *actor) decide(ctx context.Context, choose func(q *queue.Queue, now time.Time) decision) error {
+	for ctx.Err() == nil {
+		a.mu.Lock()
+		d := choose(a.q, time.Now())
+		expected := a.q.GroupSequence()
+		a.mu.Unlock()
+		switch {
+		case d.plain != nil:
+			try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
+			_, err := a.p.d.events.Append(try, *d.plain)
+			cancel()
+			return err
+		case d.fenced == nil:
+			return nil
+		}
+		try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
+		seq, err := a.p.d.events.AppendFenced(try, a.p.n, a.id, *d.fenced, expected)
+		var refused *eventlog.Refused
+		if errors.As(err, &refused) {
+			seq, err = refused.Last, nil
+			err = a.p.wait(try, seq)
+			cancel()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err == nil {
+			err = a.p.wait(try, seq)
+		}
+		cancel()
+		return err
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,90 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolution"
+)
+
+// outcome is what one attempt came to, before the log has it.
+type outcome struct {
+	verdict evolution.Verdict
+	result  evolution.Result
+	called  bool
+	elapsed time.Duration
+	dueAt   time.Time // drawn once
+	alert   bool
+}
+
+// call makes the gateway call of an intent. The HTTP limit counts from the intent.
+func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.Instance, s *intent, c content, number string) outcome {
+	j := s.job
+	limited, cancel := context.WithDeadline(ctx, s.begun.Add(a.p.d.set.CallLimit))
+	defer cancel()
+	check := func() error { return a.check(j, s) }
+	at := time.Now()
+	var res evolution.Result
+	if callOf(c) == evolution.CallSendButtons {
+		title, description := titled(c.Content)
+		res = client.SendButtons(limited, evolution.Buttons{
+			Instance: inst.Name, Number: number, Title: title, Description: description, Footer: c.Content.Footer,
+			Buttons: buttons(c.Content), Check: check,
+		})
+	} else {
+		res = client.SendText(limited, evolution.Text{
+			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview, Check: check,
+		})
+	}
+	out := outcome{verdict: res.Verdict, result: res, called: res.Wrote, elapsed: time.Since(at), alert: res.Alert}
+	if res.NumberRefused {
+		a.secondForm(limited, client, inst, c.Digits, number, &out)
+	}
+	out.dueAt = a.dueAt(j, out)
+	return out
+}
+
+// secondForm takes the gateway's word that a number does not exist only when the number check refuses both ninth-digit forms.
+func (a *actor) secondForm(ctx context.Context, client *evolution.Client, inst events.Instance, digits, tried string, out *outcome) {
+	a.numbers.forget(digits)
+	again, verdict := a.number(ctx, client, inst, digits)
+	switch {
+	case verdict == numberRefused: // the refusal stands
+	case verdict == numberFine && again == tried && a.numbers.known(digits):
+		// The check says that this form exists and the send says it does not: it stays to be tried again.
+		out.verdict = evolution.Verdict{Outcome: evolution.Deferred, Scope: evolution.ScopeMessage, Code: causeNumberDisputed}
+	default:
+		out.verdict = evolution.Verdict{Outcome: evolution.Deferred, Scope: evolution.ScopeMessage, Code: causeNumberForm}
+	}
+}
+
+// Causes of a deferred attempt that are ours, beside those of the gateway's answers.
+const (
+	causeStopped        = "stopped_at_last_check"
+	causeNeverCalled    = "start_not_confirmed"
+	causeNumberForm     = "other_number_form"
+	causeNumberDisputed = "number_check_disagrees"
+	causeOwnerGone      = "owner_gone"
+)
+
+// dueAt draws when the attempt after this one is due, should it be deferred.
+func (a *actor) dueAt(j job, out outcome) time.Time {
+	now := time.Now().UTC()
+	switch {
+	case out.result.Stopped != nil:
+		return now.Add(notCalledDelay)
+	case out.verdict.RetryAfter > 0:
+		return now.Add(out.verdict.RetryAfter)
+	case out.verdict.Park:
+		return now.Add(time.Second)
+	}
+	n := j.counted + 1
+	if !out.called { // no connection: it uses up no budget, so its own number drives the backoff
+		n = j.attempt
+	}
+	return now.Add(a.p.d.set.Rules.RetryDelay(j.lane.Class.Category(), n, a.p.d.draw()))
+}
+
+// notCalledDelay is the wait after a start that was stopped before its call.
+const notCalledDelay = 250 * time.Millisecond

@@ -1,0 +1,174 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/evolution"
+)
+
+// Catalog is the control plane as this process knows it.
+type Catalog interface {
+	Read(func(*catalog.Catalog))
+	// Watch gives a channel that gets a value after changes; several changes may give one.
+	Watch() <-chan struct{}
+}
+
+// Keys unseals what the dispatcher must read: payloads of messages, and gateway keys.
+type Keys interface {
+	OpenPayload(ctx context.Context, tenant, messageID string, s events.Sealed) ([]byte, error)
+	OpenSecret(ctx context.Context, entity string, s events.Sealed) ([]byte, error)
+}
+
+// Dispatcher runs the actors of every partition while it holds the lease.
+type Dispatcher struct {
+	set      Settings
+	events   *eventlog.Log
+	leases   *eventlog.Leases
+	catalog  Catalog
+	keys     Keys
+	gateways *gateways
+	log      zerolog.Logger
+	parts    []*partition
+	leading  atomic.Bool
+}
+
+// Config is what a dispatcher is made of.
+type Config struct {
+	Settings   Settings
+	Partitions int
+	Log        *eventlog.Log
+	Leases     *eventlog.Leases
+	Catalog    Catalog
+	Keys       Keys
+	// Gateway makes the client of a gateway; its limits and buffers are the caller's choice.
+	Gateway func(url, apikey string) (*evolution.Client, error)
+	Logger  zerolog.Logger
+}
+
+// New makes a dispatcher; Run starts it.
+func New(c Config) *Dispatcher {
+	d := &Dispatcher{
+		set: c.Settings.withDefaults(), events: c.Log, leases: c.Leases, catalog: c.Catalog, keys: c.Keys,
+		log: c.Logger.With().Str("role", "dispatcher").Logger(),
+	}
+	d.gateways = newGateways(func(ctx context.Context, inst events.Instance) (string, error) {
+		key, err := d.keys.OpenSecret(ctx, inst.ID, inst.GatewayKey)
+		return string(key), err
+	}, c.Gateway)
+	for n := range c.Partitions {
+		d.parts = append(d.parts, newPartition(d, events.Partition(n)))
+	}
+	return d
+}
+
+// Run folds and dispatches until ctx ends, then lets every turn end: a call under way is cut by its context and its outcome
+// is left to the next life.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	defer d.gateways.close()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, p := range d.parts {
+		g.Go(func() error { return p.run(ctx) })
+	}
+	g.Go(func() error { return d.lead(ctx) })
+	g.Go(func() error {
+		changes := d.catalog.Watch()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changes:
+				d.wakeAll(ctx)
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// Ready says why the dispatcher is not ready; nil when it is: every fold has reached the end of its log once.
+func (d *Dispatcher) Ready() error {
+	for _, p := range d.parts {
+		if !p.ready() {
+			return fmt.Errorf("partition %s is still being folded", p.n)
+		}
+	}
+	return nil
+}
+
+// Leading reports that this process holds the lease.
+func (d *Dispatcher) Leading() bool { return d.leads() }
+
+func (d *Dispatcher) leads() bool { return d.leading.Load() }
+
+// leaseKey is the one lease of dispatching. It saves work; the fence is what makes two dispatchers safe.
+const leaseKey = "disp.leader"
+
+// lead holds the lease, or waits for it.
+func (d *Dispatcher) lead(ctx context.Context) error {
+	every := d.set.LeaseTTL / 3
+	for ctx.Err() == nil {
+		lease, err := d.leases.Acquire(ctx, leaseKey, d.set.ID, d.set.LeaseTTL)
+		if err != nil {
+			if !errors.Is(err, eventlog.ErrLeaseHeld) {
+				d.log.Warn().Err(err).Msg("lease")
+			}
+			sleep(ctx, every)
+			continue
+		}
+		d.hold(ctx, lease, every)
+	}
+	return nil
+}
+
+func (d *Dispatcher) hold(ctx context.Context, lease *eventlog.Lease, every time.Duration) {
+	d.log.Info().Msg("leading")
+	d.leading.Store(true)
+	defer d.leading.Store(false)
+	d.wakeAll(ctx)
+	renewed := time.Now()
+	for {
+		sleep(ctx, every)
+		if ctx.Err() != nil {
+			free, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if err := lease.Release(free); err != nil {
+				d.log.Warn().Err(err).Msg("release lease")
+			}
+			return
+		}
+		err := lease.Renew(ctx)
+		switch {
+		case err == nil:
+			renewed = time.Now()
+		case errors.Is(err, eventlog.ErrLeaseLost), time.Since(renewed) > d.set.LeaseTTL:
+			d.log.Warn().Err(err).Msg("lease lost")
+			return
+		}
+	}
+}
+
+func (d *Dispatcher) wakeAll(ctx context.Context) {
+	for _, p := range d.parts {
+		p.wakeAll(ctx)
+	}
+}
+
+func (d *Dispatcher) instance(id string) (events.Instance, bool) {
+	var inst events.Instance
+	var ok bool
+	d.catalog.Read(func(c *catalog.Catalog) { inst, ok = c.Instance(id) })
+	return inst, ok
+}
+
+// draw gives a number in [0,1) for jitter.
+func (d *Dispatcher) draw() float64 { return rand.Float64() } //nolint:gosec // jitter, not a secret

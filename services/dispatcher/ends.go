@@ -1,0 +1,127 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/message"
+	"pilotstatus.dev/events/queue"
+)
+
+// openStart is a start without an outcome, as the fold shows it.
+type openStart struct {
+	id      events.ClosedMessage
+	tenant  string
+	attempt int
+	nonce   string
+	started time.Time
+}
+
+// resolveOpen ends the open starts that no turn is busy with (rule R6): a start of this life that was never called is deferred
+// at once; one of another life is unknown, once no call of it can be under way any more (rule R9).
+func (a *actor) resolveOpen(ctx context.Context) {
+	now := time.Now()
+	var due []openStart
+	a.mu.Lock()
+	open := a.q.Open()
+	still := make(map[string]bool, len(open))
+	for _, e := range open {
+		n := e.Summary().Open()
+		at := attemptOf(e, n)
+		still[at.Nonce] = true
+		s := openStart{
+			id: events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}, tenant: e.Lane.Tenant, attempt: n, nonce: at.Nonce, started: at.StartedAt,
+		}
+		if a.mine[at.Nonce] {
+			due = append(due, s)
+			continue
+		}
+		first, ok := a.seen[at.Nonce]
+		if !ok {
+			a.seen[at.Nonce] = now
+		} else if now.Sub(first) >= a.p.d.set.SuccessorWait {
+			due = append(due, s)
+		}
+	}
+	a.mu.Unlock()
+	for nonce := range a.seen {
+		if !still[nonce] {
+			delete(a.seen, nonce)
+		}
+	}
+	for _, s := range due {
+		a.resolve(ctx, s)
+	}
+}
+
+func (a *actor) resolve(ctx context.Context, s openStart) {
+	err := a.decide(ctx, func(q *queue.Queue, now time.Time) decision {
+		e, ok := q.Entry(s.id.ID)
+		if !ok {
+			return decision{}
+		}
+		if at := attemptOf(e, s.attempt); at.State != message.AttemptOpen || at.Nonce != s.nonce {
+			return decision{}
+		}
+		age := now.Sub(s.started).Milliseconds()
+		if a.mine[s.nonce] {
+			body := &events.DispatchDeferred{Cause: causeNeverCalled, DueAt: now.UTC().Add(notCalledDelay), ElapsedMS: age}
+			ev := a.event(events.TypeDispatchDeferred, "deferred", s.id, s.tenant, s.attempt, body)
+			ev.DueAt = body.DueAt
+			return decision{fenced: &ev}
+		}
+		ev := a.event(events.TypeDispatchUnknown, "unknown", s.id, s.tenant, s.attempt,
+			&events.DispatchUnknown{Cause: causeOwnerGone, ElapsedMS: age})
+		return decision{fenced: &ev}
+	})
+	if err != nil {
+		a.log.Warn().Err(err).Str("message", s.id.ID).Msg("open start not resolved")
+		return
+	}
+	a.mu.Lock()
+	delete(a.mine, s.nonce)
+	a.mu.Unlock()
+	a.log.Info().Str("message", s.id.ID).Int("attempt", s.attempt).Msg("open start resolved")
+}
+
+// closeRounds bounds the appends of one round, so that a mass of ends leaves room for turns.
+const closeRounds = 20
+
+// close appends the ends that are due, up to events.MaxClosed messages each.
+func (a *actor) close(ctx context.Context) {
+	for range closeRounds {
+		var c queue.Close
+		err := a.decide(ctx, func(q *queue.Queue, now time.Time) decision {
+			c = queue.Close{}
+			due := q.Closes(now, events.MaxClosed)
+			if len(due) == 0 {
+				return decision{}
+			}
+			c = due[0]
+			ev := a.closedEvent(q, c)
+			return decision{fenced: &ev}
+		})
+		if err != nil {
+			a.log.Warn().Err(err).Msg("ends not confirmed")
+			return
+		}
+		if len(c.Messages) == 0 {
+			return
+		}
+		a.log.Info().Str("reason", c.Reason).Str("code", string(c.Code)).Bool("presumed", c.Presumed).
+			Int("messages", len(c.Messages)).Str("first", c.Messages[0].ID).Msg("ended")
+	}
+}
+
+func (a *actor) closedEvent(q *queue.Queue, c queue.Close) events.Event {
+	body := &events.DispatchClosed{Reason: c.Reason, Code: c.Code, Presumed: c.Presumed, Messages: c.Messages}
+	ev := a.event(events.TypeDispatchClosed, "closed", events.ClosedMessage{}, "", 0, body)
+	if len(c.Messages) == 1 {
+		ev.Subject, ev.QueuedSeq = c.Messages[0].ID, c.Messages[0].QueuedSeq
+		if e, ok := q.Entry(ev.Subject); ok {
+			ev.TenantID = e.Lane.Tenant
+		}
+	}
+	return ev
+}

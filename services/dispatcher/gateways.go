@@ -1,0 +1,95 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolution"
+)
+
+// gateways keeps one client per gateway and key, and which gateways are unusable.
+type gateways struct {
+	open  func(ctx context.Context, inst events.Instance) (string, error) // unseals the apikey of an instance
+	build func(url, key string) (*evolution.Client, error)
+
+	mu      sync.Mutex
+	clients map[string]*evolution.Client // by URL and hash of the key
+	sealed  map[string]string            // by instance and sealed key → name in clients
+	held    map[string]string            // URL → instance whose probe resumes it
+}
+
+func newGateways(open func(context.Context, events.Instance) (string, error), build func(url, key string) (*evolution.Client, error)) *gateways {
+	return &gateways{
+		open: open, build: build,
+		clients: map[string]*evolution.Client{}, sealed: map[string]string{}, held: map[string]string{},
+	}
+}
+
+// client gives the client of an instance's gateway. Instances that share gateway and key share it.
+func (g *gateways) client(ctx context.Context, inst events.Instance) (*evolution.Client, error) {
+	ref := inst.ID + "|" + inst.GatewayURL + "|" + hex.EncodeToString(inst.GatewayKey.Blob)
+	g.mu.Lock()
+	c := g.clients[g.sealed[ref]]
+	g.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	key, err := g.open(ctx, inst)
+	if err != nil {
+		return nil, fmt.Errorf("open gateway key: %w", err)
+	}
+	sum := sha256.Sum256([]byte(key))
+	name := inst.GatewayURL + "|" + hex.EncodeToString(sum[:])
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c = g.clients[name]; c == nil {
+		if c, err = g.build(inst.GatewayURL, key); err != nil {
+			return nil, fmt.Errorf("make gateway client: %w", err)
+		}
+		g.clients[name] = c
+	}
+	g.sealed[ref] = name
+	return c, nil
+}
+
+func (g *gateways) park(url, instance string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held[url] = instance
+}
+
+func (g *gateways) resume(url string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.held, url)
+}
+
+// resumeBy lets go of the gateway that an instance held, once the instance itself is held no more (an operator resumed it).
+func (g *gateways) resumeBy(instance string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for url, by := range g.held {
+		if by == instance {
+			delete(g.held, url)
+		}
+	}
+}
+
+func (g *gateways) parked(url string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.held[url]
+	return ok
+}
+
+func (g *gateways) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.clients {
+		c.Close()
+	}
+}

@@ -1,0 +1,54 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolution"
+)
+
+// park records that the sender is unusable; its messages wait for their deadline. A gateway that is unusable holds every
+// instance behind it, in this process.
+func (a *actor) park(ctx context.Context, v evolution.Verdict) {
+	a.append(ctx, a.instanceEvent(events.TypeInstanceParked, "parked",
+		events.InstanceChanged{By: source, Reason: v.Code, Scope: string(v.Scope)}))
+	if inst, ok := a.p.d.instance(a.id); ok && v.Scope == evolution.ScopeGateway {
+		a.p.d.gateways.park(inst.GatewayURL, a.id)
+	}
+	a.probeAt = time.Now().Add(a.p.d.set.ProbeEvery)
+	a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
+}
+
+// probe asks a parked instance whether it is connected again, and resumes it when it is.
+func (a *actor) probe(ctx context.Context) {
+	now := time.Now()
+	a.mu.Lock()
+	parked := a.q.Parked()
+	a.mu.Unlock()
+	if !parked {
+		a.p.d.gateways.resumeBy(a.id)
+		return
+	}
+	if now.Before(a.probeAt) {
+		return
+	}
+	a.probeAt = now.Add(a.p.d.set.ProbeEvery)
+	inst, ok := a.p.d.instance(a.id)
+	if !ok {
+		return
+	}
+	client, err := a.p.d.gateways.client(ctx, inst)
+	if err != nil {
+		a.log.Warn().Err(err).Msg("open gateway")
+		return
+	}
+	state, err := client.ConnectionState(ctx, inst.Name)
+	if err != nil || state != evolution.StateOpen {
+		a.log.Debug().Err(err).Str("state", string(state)).Msg("probe")
+		return
+	}
+	a.append(ctx, a.instanceEvent(events.TypeInstanceOpened, "opened", events.InstanceChanged{By: source, Reason: "probe"}))
+	a.p.d.gateways.resume(inst.GatewayURL)
+	a.log.Info().Msg("resumed after a probe")
+}

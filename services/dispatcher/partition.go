@@ -1,0 +1,223 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
+)
+
+// partition tails one EVENTS stream and keeps the actors of its instances.
+type partition struct {
+	d  *Dispatcher
+	n  events.Partition
+	wg sync.WaitGroup // actors and their look-ups
+
+	mu      sync.Mutex
+	actors  map[string]*actor
+	running map[string]bool
+	folded  uint64
+	moved   chan struct{} // closed and made anew when folded moves
+	current bool          // the tail has reached the end once
+	behind  time.Time     // when the newest event was stored, while more are known to follow; else zero
+
+	lanes atomic.Int64
+	hard  context.Context // of turns: it outlives the end of Run by Drain, so that a call under way may end
+	own   sync.Map        // nonces of starts of this process, while their turn lasts
+	skew  atomic.Pointer[skew]
+}
+
+// skew is how far this machine's clock was off the stream's, and when that was seen.
+type skew struct {
+	off time.Duration
+	at  time.Time
+}
+
+// skewValid is how long an observation of the clock counts: then a start is tried again.
+const skewValid = 10 * time.Second
+
+func newPartition(d *Dispatcher, n events.Partition) *partition {
+	return &partition{d: d, n: n, actors: map[string]*actor{}, running: map[string]bool{}, moved: make(chan struct{})}
+}
+
+// run folds until ctx ends. Turns that are under way then go on for Drain, and the tail with them.
+func (p *partition) run(ctx context.Context) error {
+	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	p.hard = hard
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	ended.Go(func() {
+		<-ctx.Done()
+		idle := make(chan struct{})
+		go func() { p.wg.Wait(); close(idle) }()
+		select {
+		case <-idle:
+		case <-time.After(p.d.set.Drain):
+			cut()
+			<-idle
+		}
+		cut()
+	})
+	err := p.d.events.Tail(hard, eventlog.TailConfig{
+		Stream: events.EventsStream(p.n), HeadersOnly: true, Gapless: true,
+		OnMalformed: func(at events.Position, subject string, err error) {
+			p.d.log.Error().Err(err).Str("position", at.String()).Str("subject", subject).Msg("event does not decode")
+		},
+	}, func(_ context.Context, b eventlog.Batch) error {
+		p.take(ctx, b)
+		return nil
+	})
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("tail of partition %s: %w", p.n, err)
+}
+
+// take folds one batch and wakes whom it concerns.
+func (p *partition) take(ctx context.Context, b eventlog.Batch) {
+	touched := map[*actor]struct{}{}
+	for _, rec := range b.Events {
+		addr, err := events.ParseEventSubject(rec.Address)
+		if err != nil {
+			continue
+		}
+		a := p.actor(addr.Instance)
+		a.fold(rec)
+		touched[a] = struct{}{}
+		if _, mine := p.own.Load(rec.Nonce); mine && rec.Nonce != "" {
+			p.lookAtClock(rec)
+		}
+	}
+	now := time.Now()
+	for a := range touched {
+		a.mu.Lock()
+		a.q.Compact(b.Last, now)
+		a.mu.Unlock()
+	}
+	p.mu.Lock()
+	p.folded = max(p.folded, b.Last)
+	p.current = p.current || b.CaughtUp || b.Pending == 0
+	p.behind = time.Time{}
+	if b.Pending > 0 && len(b.Events) > 0 {
+		p.behind = b.Events[len(b.Events)-1].Stored
+	}
+	close(p.moved)
+	p.moved = make(chan struct{})
+	current := p.current
+	p.mu.Unlock()
+	if !current {
+		return
+	}
+	if b.CaughtUp {
+		p.wakeAll(ctx)
+		return
+	}
+	for a := range touched {
+		p.wake(ctx, a)
+	}
+}
+
+// lookAtClock compares the stream's clock with ours through a start of this very process: it was stored between our stamp and now.
+func (p *partition) lookAtClock(rec events.Recorded) {
+	early, late := rec.Time.Sub(rec.Stored), rec.Stored.Sub(time.Now())
+	p.skew.Store(&skew{off: max(early, late, 0), at: time.Now()})
+}
+
+// skewed reports that this machine's clock is too far off the stream's to promise anything about deadlines.
+func (p *partition) skewed(now time.Time) bool {
+	s := p.skew.Load()
+	return s != nil && s.off > p.d.set.MaxClockSkew && now.Sub(s.at) < skewValid
+}
+
+// lagging reports that the tail is known to be behind: no start from an old picture.
+func (p *partition) lagging(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.current || (!p.behind.IsZero() && now.Sub(p.behind) > p.d.set.MaxTailLag)
+}
+
+func (p *partition) actor(id string) *actor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.actors[id]
+	if a == nil {
+		a = newActor(p, id)
+		p.actors[id] = a
+	}
+	return a
+}
+
+// wake kicks an actor, and starts its goroutine when it has work and none runs.
+func (p *partition) wake(ctx context.Context, a *actor) {
+	a.kick()
+	if ctx.Err() != nil || !a.busy() || !p.d.leads() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[a.id] || !p.current {
+		return
+	}
+	p.running[a.id] = true
+	p.wg.Go(func() {
+		a.run(ctx)
+		p.mu.Lock()
+		delete(p.running, a.id)
+		p.mu.Unlock()
+		if ctx.Err() == nil && a.busy() { // work came while it was ending
+			p.wake(ctx, a)
+		}
+	})
+}
+
+func (p *partition) wakeAll(ctx context.Context) {
+	p.mu.Lock()
+	all := make([]*actor, 0, len(p.actors))
+	for _, a := range p.actors {
+		all = append(all, a)
+	}
+	p.mu.Unlock()
+	for _, a := range all {
+		p.wake(ctx, a)
+	}
+}
+
+// wait returns when the fold has reached seq.
+func (p *partition) wait(ctx context.Context, seq uint64) error {
+	for {
+		p.mu.Lock()
+		done, moved := p.folded >= seq, p.moved
+		p.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("read the tail up to %d: %w", seq, ctx.Err())
+		case <-moved:
+		}
+	}
+}
+
+// ready reports that the fold has reached the end of the log once.
+func (p *partition) ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.current
+}
+
+func (p *partition) takeLane() bool {
+	if p.lanes.Add(1) > int64(p.d.set.LaneCap) {
+		p.lanes.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (p *partition) giveLane() { p.lanes.Add(-1) }

@@ -1,0 +1,74 @@
+// Package dispatcher decides and makes the calls to the gateway: one event-sourced actor per instance, fed by a tail of the
+// log. It promises at most one call per recorded attempt, none after deliverUntil, none that the log does not permit
+// (rules R1-R10, docs/events.md); a lease and lane consumers only save work.
+package dispatcher
+
+import (
+	"time"
+
+	"pilotstatus.dev/events/queue"
+)
+
+// Settings are the numbers of a dispatcher. The zero value of a field means its default.
+type Settings struct {
+	ID    string      // of this process: token of lane consumers and of the lease
+	Rules queue.Rules // DefaultRules when Concurrency is 0
+
+	Budget        time.Duration // age of an intent after which it is no longer called; 2 s
+	CallLimit     time.Duration // of a send, counted from the intent; 15 s
+	SuccessorWait time.Duration // before an open start of another life is called unknown; 20 s
+
+	LookUps     []time.Duration // after the attempt became unknown; 20 s, 60 s, then doubling
+	LookUpMax   time.Duration   // longest wait between look-ups; 10 min
+	LookUpLimit time.Duration   // of one look-up; 10 s
+
+	ProbeEvery   time.Duration // of a parked instance; 5 s
+	LaneCap      int           // lane consumers per partition; 250
+	LaneWait     time.Duration // for the head of a lane before it is read by direct get; 250 ms
+	LaneIdle     time.Duration // after which an unused lane is let go; 30 s
+	MaxTailLag   time.Duration // no start while the tail is further behind; 200 ms
+	MaxClockSkew time.Duration // between this machine and the stream; 500 ms
+	AppendTry    time.Duration // of one append; 10 s
+	Idle         time.Duration // an actor without work ends after this; 30 s
+	Drain        time.Duration // how long a turn under way may go on when the role stops; 20 s
+	LeaseTTL     time.Duration // 3 s
+	SkipNumbers  bool          // do not ask the number check before a first send
+	NumberTTL    time.Duration // of a resolved number; 24 h
+}
+
+func (s Settings) withDefaults() Settings {
+	if s.Rules.Concurrency == 0 {
+		s.Rules = queue.DefaultRules()
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&s.Budget, 2 * time.Second},
+		{&s.CallLimit, 15 * time.Second},
+		{&s.SuccessorWait, 20 * time.Second},
+		{&s.LookUpMax, 10 * time.Minute},
+		{&s.LookUpLimit, 10 * time.Second},
+		{&s.ProbeEvery, 5 * time.Second},
+		{&s.LaneWait, 250 * time.Millisecond},
+		{&s.LaneIdle, 30 * time.Second},
+		{&s.MaxTailLag, 200 * time.Millisecond},
+		{&s.MaxClockSkew, 500 * time.Millisecond},
+		{&s.AppendTry, 10 * time.Second},
+		{&s.Idle, 30 * time.Second},
+		{&s.Drain, 20 * time.Second},
+		{&s.LeaseTTL, 3 * time.Second},
+		{&s.NumberTTL, 24 * time.Hour},
+	} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if len(s.LookUps) == 0 {
+		s.LookUps = []time.Duration{20 * time.Second, 60 * time.Second}
+	}
+	if s.LaneCap == 0 {
+		s.LaneCap = 250
+	}
+	return s
+}

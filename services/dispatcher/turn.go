@@ -1,0 +1,146 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/message"
+	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/evolution"
+)
+
+// errStopped is why the last check refused a write.
+var errStopped = errors.New("the start is no longer allowed to call")
+
+// turn makes one attempt: content, number, intent, the tail up to it, call, outcome.
+func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
+	content, ok := a.content(ctx, j)
+	if !ok {
+		return
+	}
+	defer content.done(ctx)
+	client, err := a.p.d.gateways.client(ctx, inst)
+	if err != nil {
+		a.log.Error().Err(err).Msg("open gateway")
+		a.postpone(j, postponeFor)
+		return
+	}
+	number, verdict := a.number(ctx, client, inst, content.Digits)
+	switch verdict {
+	case numberRefused:
+		a.closeOne(ctx, j, events.FailNotOnWhatsApp)
+		return
+	case numberNotNow:
+		a.postpone(j, postponeFor)
+		return
+	case numberFine:
+	}
+	s := a.start(ctx, j, callOf(content))
+	if s == nil {
+		return
+	}
+	out := a.call(ctx, client, inst, s, content, number)
+	a.settle(ctx, j, s, out)
+}
+
+// postponeFor is how long a message waits for something of this process that is not there just now.
+const postponeFor = 2 * time.Second
+
+func (a *actor) postpone(j job, d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.q.Postpone(j.id, time.Now().Add(d))
+}
+
+// intent is a start of ours that stands in the log.
+type intent struct {
+	job   job
+	nonce string
+	seq   uint64
+	begun time.Time // before the first publish attempt, with its monotonic reading
+}
+
+// age is the larger of monotonic and wall time since before the first publish attempt (rule R4).
+func (s *intent) age(now time.Time) time.Duration {
+	return max(now.Sub(s.begun), now.Round(0).Sub(s.begun.Round(0)))
+}
+
+// start appends the intent and reads the tail up to it. nil means that no call may follow now.
+func (a *actor) start(ctx context.Context, j job, call evolution.Call) *intent {
+	s := &intent{job: j, nonce: newID(), begun: time.Now()}
+	set := a.p.d.set
+	a.p.own.Store(s.nonce, struct{}{})
+	defer a.p.own.Delete(s.nonce)
+	ev := a.event(events.TypeDispatchStarted, "started", j.message(), j.lane.Tenant, j.attempt,
+		&events.DispatchStarted{Call: string(call), BudgetMS: set.Budget.Milliseconds(), LimitMS: set.CallLimit.Milliseconds()})
+	ev.Nonce, ev.DeliverUntil = s.nonce, j.deliverUntil
+	bounded, cancel := context.WithTimeout(ctx, set.Budget)
+	defer cancel()
+	started := false
+	err := a.decide(bounded, func(q *queue.Queue, now time.Time) decision {
+		if started { // a refused append: this turn is over, the loop decides anew
+			return decision{}
+		}
+		started = true
+		if e, ok := q.Entry(j.id); !ok || e.NextAttempt() != j.attempt || q.MayStart(j.id, now) != queue.HoldNone {
+			return decision{}
+		}
+		return decision{fenced: &ev}
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e, ok := a.q.Entry(j.id)
+	if ok {
+		if at := attemptOf(e, j.attempt); at.State == message.AttemptOpen && at.Nonce == s.nonce {
+			s.seq = at.StartSeq
+			return s
+		}
+	}
+	if err != nil { // it may still land: then it is mine, and was not called (rule R2)
+		a.mine[s.nonce] = true
+		a.log.Warn().Err(err).Str("message", j.id).Msg("start not confirmed")
+	}
+	return nil
+}
+
+// check is the last look, at every Write of the request (rule R4).
+func (a *actor) check(j job, s *intent) error {
+	now := time.Now()
+	if s.age(now) >= a.p.d.set.Budget || !now.Before(j.deliverUntil) || a.p.skewed(now) {
+		return errStopped
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e, ok := a.q.Entry(j.id)
+	if !ok || e.Summary().Settled() || a.q.Paused() || a.q.Parked() || a.q.Closed() || !a.q.ChainIntact() {
+		return errStopped
+	}
+	if at := attemptOf(e, j.attempt); at.State != message.AttemptOpen || at.Nonce != s.nonce {
+		return errStopped
+	}
+	return nil
+}
+
+func attemptOf(e *queue.Entry, n int) message.Attempt {
+	if at := e.Summary().Attempts; n >= 1 && n <= len(at) {
+		return at[n-1]
+	}
+	return message.Attempt{}
+}
+
+// closeOne ends a message of which nothing was tried: the number check refused every form of its number.
+func (a *actor) closeOne(ctx context.Context, j job, code events.ErrorCode) {
+	err := a.decide(ctx, func(q *queue.Queue, now time.Time) decision {
+		if q.MayClose(j.id, events.ClosedFailed, now) != queue.HoldNone {
+			return decision{}
+		}
+		ev := a.event(events.TypeDispatchClosed, "closed", j.message(), j.lane.Tenant, 0,
+			&events.DispatchClosed{Reason: events.ClosedFailed, Code: code, Messages: []events.ClosedMessage{j.message()}})
+		return decision{fenced: &ev}
+	})
+	if err != nil {
+		a.log.Warn().Err(err).Str("message", j.id).Msg("close not confirmed")
+	}
+}
