@@ -1,0 +1,121 @@
+package views
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pilotstatus.dev/events"
+)
+
+// Message is a row of table messages (docs/reference/views.md). A zero time or empty text means that there is none.
+type Message struct {
+	ID              string
+	Position        events.Position // of its queued event
+	TenantID        string
+	ProjectID       string
+	Environment     events.Environment
+	KeyID           string
+	InstanceID      string
+	Category        events.Category
+	Class           events.Class
+	Urgent          bool
+	TemplateID      string // empty for free text
+	TemplateVersion int
+	Origin          string
+	SourceNumber    string
+	CorrelationID   string
+	RecipientHash   string
+	GatewayID       string // the WhatsApp id
+	RetentionDays   int
+	Labels          []string
+	RetryOf         string
+	Sealed          events.Sealed // no blob once the message is erased
+	Stage           events.Stage
+	Status          events.Status
+	Attempts        int
+	ErrorCode       events.ErrorCode
+	Presumed        bool
+	Corrected       bool
+	Erased          bool
+	CreatedAt       time.Time
+	DeliverAt       time.Time
+	DeliverUntil    time.Time
+	DispatchedAt    time.Time
+	SentAt          time.Time
+	DeliveredAt     time.Time
+	ReadAt          time.Time
+	FailedAt        time.Time
+	CanceledAt      time.Time
+	LastSeq         uint64 // of the newest event about it
+}
+
+// An id wins over a correlation id, and that over a WhatsApp id; of several messages the newest.
+const selectMessage = `SELECT id, partition, queued_seq, tenant_id, project_id, environment, key_id, instance_id, category, class,
+		urgent, template_id, template_version, origin, source_number, correlation_id, recipient_hash, coalesce(gateway_id, ''),
+		retention_days, labels, retry_of, sealed_key_id, sealed_blob, stage, status, attempts, coalesce(error_code, ''),
+		presumed, corrected, erased, created_at, deliver_at, deliver_until, dispatched_at, sent_at, delivered_at, read_at,
+		failed_at, canceled_at, last_seq
+	FROM messages
+	WHERE tenant_id = $1 AND project_id = $2 AND environment = $3 AND (id = $4 OR correlation_id = $4 OR gateway_id = $4)
+	ORDER BY id = $4 DESC, correlation_id = $4 DESC, created_at DESC, id DESC LIMIT 1`
+
+// Message gives the message that key names: its id, its correlation id or its WhatsApp id. Outside the scope, or with
+// no such message, the error's code is NOT_FOUND.
+func (v *Views) Message(ctx context.Context, s Scope, key string) (Message, error) {
+	var m Message
+	var partition int16
+	var queuedSeq, lastSeq int64
+	if !askable(key) {
+		return m, notFound()
+	}
+	err := v.pool.QueryRow(ctx, selectMessage, s.Tenant, s.Project, string(s.Environment), key).Scan(
+		&m.ID, &partition, &queuedSeq, &m.TenantID, &m.ProjectID, &m.Environment, &m.KeyID, &m.InstanceID, &m.Category, &m.Class,
+		&m.Urgent, &m.TemplateID, &m.TemplateVersion, &m.Origin, &m.SourceNumber, &m.CorrelationID, &m.RecipientHash, &m.GatewayID,
+		&m.RetentionDays, &m.Labels, &m.RetryOf, &m.Sealed.KeyID, &m.Sealed.Blob, &m.Stage, &m.Status, &m.Attempts, &m.ErrorCode,
+		&m.Presumed, &m.Corrected, &m.Erased, moment{&m.CreatedAt}, moment{&m.DeliverAt}, moment{&m.DeliverUntil},
+		moment{&m.DispatchedAt}, moment{&m.SentAt}, moment{&m.DeliveredAt}, moment{&m.ReadAt},
+		moment{&m.FailedAt}, moment{&m.CanceledAt}, &lastSeq)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Message{}, notFound()
+	case err != nil:
+		return Message{}, coded("read message", err)
+	}
+	m.Position = events.Position{Partition: events.Partition(partition), Sequence: uint64(queuedSeq)}
+	m.LastSeq = uint64(lastSeq)
+	return m, nil
+}
+
+// MessageByGatewayID gives the message of an instance that a WhatsApp id was ever told of, in any attempt, and the
+// sequence of its queued event. It is for the correlator: a receipt names an instance, not a tenant, and the instance
+// is the scope.
+func (v *Views) MessageByGatewayID(ctx context.Context, instance, gatewayID string) (Owner, bool, error) {
+	var o Owner
+	var partition int16
+	var seq int64
+	if !askable(gatewayID) {
+		return o, false, nil
+	}
+	err := v.pool.QueryRow(ctx, `SELECT m.id, m.tenant_id, m.partition, m.queued_seq
+		FROM timeline t JOIN messages m ON m.id = t.message_id AND m.partition = t.partition
+		WHERE t.gateway_id = $2 AND m.instance_id = $1
+		ORDER BY m.gateway_id = $2 DESC NULLS LAST, m.queued_seq LIMIT 1`, instance, gatewayID).Scan(&o.MessageID, &o.TenantID, &partition, &seq)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Owner{}, false, nil
+	case err != nil:
+		return Owner{}, false, coded("find message of a receipt", err)
+	}
+	o.Queued = events.Position{Partition: events.Partition(partition), Sequence: uint64(seq)}
+	return o, true, nil
+}
+
+// Owner says whose message a receipt is about.
+type Owner struct {
+	MessageID string
+	TenantID  string
+	Queued    events.Position
+}
