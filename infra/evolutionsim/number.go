@@ -1,0 +1,139 @@
+package evolutionsim
+
+import (
+	"strings"
+	"sync"
+)
+
+const userServer = "@s.whatsapp.net"
+
+// createJID is the gateway's own reading of a number (docs/reference/gateway.md, Numbers).
+func createJID(number string) string {
+	if before, after, ok := strings.Cut(number, ":"); ok {
+		_, server, _ := strings.Cut(after, "@")
+		number = before
+		if server != "" {
+			number += "@" + server
+		}
+	}
+	for _, server := range []string{"@g.us", userServer, "@lid", "@broadcast"} {
+		if strings.Contains(number, server) {
+			return number
+		}
+	}
+	number = strings.NewReplacer(" ", "", "+", "", "(", "", ")", "").Replace(number)
+	if strings.Contains(number, "-") && len(number) >= 24 {
+		return strings.Map(func(r rune) rune {
+			if r != '-' && (r < '0' || r > '9') {
+				return -1
+			}
+			return r
+		}, number) + "@g.us"
+	}
+	digits := strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, number)
+	switch {
+	case len(digits) >= 18:
+		return digits + "@g.us"
+	case len(digits) == 13 && (strings.HasPrefix(digits, "52") || strings.HasPrefix(digits, "54")):
+		digits = digits[:2] + digits[3:]
+	case len(digits) == 13 && strings.HasPrefix(digits, "55") && digits[2:4] >= "31" && digits[5] >= '7':
+		digits = digits[:4] + digits[5:]
+	}
+	return digits + userServer
+}
+
+func jidUser(jid string) string {
+	user, _, _ := strings.Cut(jid, "@")
+	return user
+}
+
+// spellings are a Brazilian mobile number with and without its ninth digit; of any other number itself.
+func spellings(digits string) []string {
+	switch {
+	case !strings.HasPrefix(digits, "55"):
+	case len(digits) == 13:
+		return []string{digits, digits[:4] + digits[5:]}
+	case len(digits) == 12:
+		return []string{digits, digits[:4] + "9" + digits[4:]}
+	}
+	return []string{digits}
+}
+
+// numbers is the gateway's cache of numbers known to be on WhatsApp, shared by all instances.
+type numbers struct {
+	mu    sync.RWMutex
+	known map[string]string // digits looked up → jid
+	order []string          // in the order of entry, as a ring
+	next  int
+	limit int
+}
+
+func newNumbers(limit int) *numbers {
+	return &numbers{known: map[string]string{}, limit: limit}
+}
+
+func (n *numbers) get(digits string) (string, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	jid, ok := n.known[digits]
+	return jid, ok
+}
+
+func (n *numbers) put(digits, jid string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.known[digits]; ok {
+		return
+	}
+	if len(n.order) < n.limit {
+		n.order = append(n.order, digits)
+	} else {
+		delete(n.known, n.order[n.next])
+		n.order[n.next] = digits
+		n.next = (n.next + 1) % n.limit
+	}
+	n.known[digits] = jid
+}
+
+func (n *numbers) clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.known, n.order, n.next = map[string]string{}, nil, 0
+}
+
+// resolved is what the gateway makes of a number.
+type resolved struct {
+	jid    string
+	exists bool
+	asks   bool // WhatsApp has to be asked: it works only while the instance is open
+	group  bool
+}
+
+// resolve looks a number up as the gateway does. It remembers nothing: see numbers.put.
+func (s *Server) resolve(i *instance, number string) resolved {
+	jid := createJID(number)
+	if !strings.HasSuffix(jid, userServer) {
+		return resolved{jid: jid, exists: true, group: strings.HasSuffix(jid, "@g.us")}
+	}
+	asked := jidUser(jid)
+	if known, ok := s.numbers.get(asked); ok {
+		return resolved{jid: known, exists: true}
+	}
+	i.mu.Lock()
+	account, other := i.account[asked]
+	missing := asked == "" || i.missing[asked] || i.missing[number]
+	i.mu.Unlock()
+	// The gateway compares the two ninth-digit forms only when the number as given begins with 55.
+	if missing || other && !strings.HasPrefix(number, "55") {
+		return resolved{jid: jid, asks: true}
+	}
+	if other {
+		jid = account + userServer
+	}
+	return resolved{jid: jid, exists: true, asks: true}
+}
