@@ -1,0 +1,291 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/events/recipient"
+	"pilotstatus.dev/events/template"
+)
+
+// acceptor decides whether a message is accepted, and appends it.
+type acceptor struct {
+	catalog   Catalog
+	log       Log
+	keyring   Keyring
+	hasher    Hasher
+	aad       func(tenant, entity, field string) []byte
+	now       func() time.Time
+	newID     func() uuid.UUID
+	maxBehind time.Duration
+	maxDepth  int
+	timeout   time.Duration // of sealing and appending together
+}
+
+// submission is one request to send.
+type submission struct {
+	caller  Caller
+	body    []byte
+	bodyErr error // why the body could not be read, judged in its turn
+	trace   string
+}
+
+// accepted is a message on disk in the log.
+type accepted struct {
+	event    events.Event
+	queued   *events.MessageQueued
+	lane     events.Lane
+	position events.Position
+}
+
+// draft is what the rules have found so far.
+type draft struct {
+	now        time.Time
+	order      sendOrder
+	to         recipient.Recipient
+	template   events.Template
+	version    events.TemplateVersion
+	category   events.Category
+	content    template.Content
+	instance   events.Instance
+	own        bool // the instance is the tenant's own
+	partitions int
+}
+
+// accept runs the rules of a send in their documented order (docs/reference/api.md, Order of rules) and appends. The key
+// and its scope were judged before. Nothing is appended when a rule refuses.
+func (a *acceptor) accept(ctx context.Context, s submission) (accepted, error) {
+	d := draft{now: a.now().UTC().Truncate(time.Millisecond)}
+	for _, rule := range []func(*draft, submission) error{
+		a.fresh,
+		a.approved,
+		a.body,
+		a.destination,
+		a.templates,
+		a.instance,
+		a.ownNumber,
+	} {
+		if err := rule(&d, s); err != nil {
+			return accepted{}, err
+		}
+	}
+	return a.append(ctx, d, s)
+}
+
+// fresh refuses to decide on a catalog that may lack a revocation or an approval.
+func (a *acceptor) fresh(_ *draft, _ submission) error {
+	if a.catalog.Behind() > a.maxBehind {
+		return unavailable(nil, "The configuration is being read; nothing was accepted.")
+	}
+	return nil
+}
+
+func (a *acceptor) approved(_ *draft, s submission) error {
+	if s.caller.Key.Environment == events.Live && !s.caller.Project.ProductionApproved {
+		return events.Errorf(CodeProjectNotApproved, "This project is not approved for production; use a TEST key.")
+	}
+	return nil
+}
+
+func (a *acceptor) body(d *draft, s submission) (err error) {
+	if s.bodyErr != nil {
+		return s.bodyErr
+	}
+	d.order, err = decodeSend(s.body, a.maxDepth, d.now)
+	return err
+}
+
+func (a *acceptor) destination(d *draft, _ submission) (err error) {
+	switch recipient.KindOf(d.order.DestinationNumber) {
+	case recipient.KindGroup:
+		return errGroup()
+	case recipient.KindNewsletter:
+		return errNewsletter()
+	default:
+	}
+	if d.to, err = recipient.Parse(d.order.DestinationNumber); err != nil {
+		return faultsError(faults{{Field: "destinationNumber", Rule: string(recipient.RuleOf(err))}})
+	}
+	return nil
+}
+
+// templates finds the version to send and renders it; free text was rendered with the body.
+func (a *acceptor) templates(d *draft, s submission) error {
+	if d.order.freeText() {
+		d.category, d.content = d.order.category, d.order.content
+		return nil
+	}
+	found := false
+	a.catalog.Read(func(c *catalog.Catalog) {
+		d.template, found = c.Template(s.caller.Key.ProjectID, d.order.TemplateID)
+	})
+	if !found || d.template.TenantID != s.caller.Key.TenantID {
+		return events.Errorf(events.CodeTemplateNotFound, "There is no template of this id or name in this project.")
+	}
+	production := s.caller.Key.Environment == events.Live
+	if d.version, found = catalog.LatestApproved(d.template, production); !found {
+		return events.Errorf(events.CodeNotApproved, "The template has no version approved for this environment.")
+	}
+	structure, err := template.Parse(d.version.Structure)
+	if err != nil {
+		return internal(err)
+	}
+	d.category = d.template.Category
+	d.content, err = template.Render(structure, d.order.Variables)
+	return renderError(err)
+}
+
+// renderError shows why values do not fit a template. Keys are those of the template, not of the request.
+func renderError(err error) error {
+	var values *template.ValuesError
+	var broken template.Faults
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &values) && len(values.Report.Missing) > 0:
+		e := events.Errorf(events.CodeMissingVariables, "Every variable of the template needs a value.").
+			WithDetails("missingKeys", values.Report.Missing)
+		if len(values.Report.Invalid) > 0 {
+			e = e.WithDetails("invalidKeys", values.Report.Invalid)
+		}
+		return e
+	case errors.As(err, &values):
+		return events.Errorf(events.CodeInvalidVariable, "Every value must be a string that shows something.").
+			WithDetails("invalidKeys", values.Report.Invalid)
+	case asFaults(err, &broken):
+		var f faults
+		for _, b := range broken {
+			f.add("variables", string(b.Rule))
+		}
+		return faultsError(f)
+	default:
+		return err
+	}
+}
+
+func asFaults(err error, target *template.Faults) bool { return errors.As(err, target) }
+
+// instance is the key's own, else the shared default.
+func (a *acceptor) instance(d *draft, s submission) error {
+	key, found := s.caller.Key, false
+	a.catalog.Read(func(c *catalog.Catalog) {
+		d.partitions = c.Deployment.Partitions
+		if key.InstanceID != "" {
+			d.instance, found = c.Instance(key.InstanceID)
+		} else {
+			d.instance, found = c.SharedInstance()
+		}
+	})
+	d.own = d.instance.TenantID == key.TenantID && !d.instance.Shared
+	if !found || !d.own && !d.instance.Shared || d.partitions < 1 {
+		return events.Errorf(events.CodeNoInstance, "There is no number to send from; nothing was accepted.")
+	}
+	return nil
+}
+
+func (a *acceptor) ownNumber(d *draft, _ submission) error {
+	switch {
+	case d.own:
+		return nil
+	case d.order.freeText():
+		return events.Errorf(events.CodeFreeTextOwnNumber, "Free text is sent from a number of your own only; use a template.")
+	case d.category == events.Marketing:
+		return events.Errorf(events.CodeMarketingOwnNumber, "MARKETING is sent from a number of your own only.")
+	}
+	return nil
+}
+
+// append seals the personal part and puts the message on disk.
+func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	key := s.caller.Key
+	p := events.PartitionOf(d.instance.ID, d.partitions)
+	id := events.MessageID(a.newID(), p)
+	hash, err := a.hasher.Hash(ctx, key.TenantID, "recipient", []byte(d.to.Canonical()))
+	if err != nil {
+		return accepted{}, outage(err, "Nothing was accepted; try again.")
+	}
+	sealed, err := a.seal(ctx, d, s, id)
+	if err != nil {
+		return accepted{}, err
+	}
+	m := accepted{
+		lane: events.Lane{
+			Instance: d.instance.ID, Class: events.ClassOf(d.category, d.order.Urgent), Tenant: key.TenantID,
+			Slot: slot(hash, d.instance.MaxConcurrency),
+		},
+		queued: &events.MessageQueued{
+			Project: key.ProjectID, Environment: key.Environment, KeyID: key.ID, Category: d.category, Urgent: d.order.Urgent,
+			TemplateID: d.template.ID, TemplateVersion: d.version.Version, Origin: origin(d.instance),
+			SourceNumber: d.instance.Number, CorrelationID: correlationID(a.newID(), p), RecipientHash: hash,
+			RetentionDays: s.caller.retentionDays(), Labels: d.order.Labels, Sealed: sealed,
+		},
+	}
+	m.event = events.Event{
+		Envelope: events.Envelope{
+			ID: id, Type: events.TypeMessageQueued, Source: "pilot/api", Time: d.now, Subject: id, TenantID: key.TenantID,
+			DeliverAt: d.order.deliverAt, DeliverUntil: d.order.until(d.category, d.now), TraceParent: s.trace,
+		},
+		Address: events.QueuedSubject(p, m.lane),
+		Body:    m.queued,
+	}
+	sequence, err := a.log.Append(ctx, m.event)
+	switch events.CodeOf(err) {
+	case "":
+		m.position = events.Position{Partition: p, Sequence: sequence}
+		return m, nil
+	case events.CodeMalformed, events.CodeInvalidSubject:
+		return accepted{}, internal(err)
+	default:
+		return accepted{}, unavailable(err, "It is not known whether the message was accepted; try again.")
+	}
+}
+
+func (a *acceptor) seal(ctx context.Context, d draft, s submission, id string) (events.Sealed, error) {
+	text := d.content.Text()
+	plain, err := json.Marshal(events.Payload{
+		Destination: d.to.Given(), Digits: d.to.Digits(), Content: d.content,
+		LinkPreview: strings.Contains(text, "https://") || strings.Contains(text, "http://"),
+	})
+	if err != nil {
+		return events.Sealed{}, internal(err)
+	}
+	key := s.caller.Key
+	keyID := events.DataKeyID(id, key.ProjectID, s.caller.retentionDays(), d.now)
+	sealed, err := a.keyring.Seal(ctx, key.TenantID, keyID, a.aad(key.TenantID, id, events.FieldPayload), plain)
+	if err != nil {
+		return events.Sealed{}, outage(err, "Nothing was accepted; try again.")
+	}
+	return sealed, nil
+}
+
+// slot is the unit of concurrency of a recipient inside an instance: fnv1a64(recipientHash) mod maxConcurrency. It
+// never changes for a recipient, because maxConcurrency is fixed when an instance is created.
+func slot(recipientHash string, maxConcurrency int) uint8 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(recipientHash))
+	n := min(max(maxConcurrency, 1), 256)
+	return uint8(h.Sum64() % uint64(n))
+}
+
+// correlationID ends in the partition, as a message id does, so that a read of a young one knows whose view to wait for.
+func correlationID(u uuid.UUID, p events.Partition) string {
+	u[15] = byte(p)
+	return events.CorrelationID(u)
+}
+
+func origin(i events.Instance) string {
+	if i.DisplayName != "" {
+		return i.DisplayName
+	}
+	return i.Name
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+)
+
+// Config settings of the API. A zero field means its default.
+type Config struct {
+	Version string // of the document; default "1.0.0"
+	Log     zerolog.Logger
+
+	BodyLimit     int64         // bytes of a request body; default 64 KiB
+	BodyDepth     int           // nesting of a request body; default 32
+	BodyTimeout   time.Duration // until a body has arrived; default 5 s
+	MaxBehind     time.Duration // of the catalog, above it nothing is accepted; default 5 s
+	AcceptTimeout time.Duration // of sealing and appending together; default 20 s, as clients give up after 20-30 s
+	ReadTimeout   time.Duration // of reading the views; default 5 s
+	Young         time.Duration // age of an id under which a miss waits for the view; default 10 s
+	ViewWait      time.Duration // how long it waits; default 2 s
+	CheckTimeout  time.Duration // of each check of readiness; default 2 s
+	RetryAfter    time.Duration // told with 503, whole seconds; default 2 s
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	if c.Version == "" {
+		c.Version = "1.0.0"
+	}
+	if c.BodyLimit <= 0 {
+		c.BodyLimit = 64 << 10
+	}
+	if c.BodyDepth <= 0 {
+		c.BodyDepth = 32
+	}
+	set(&c.BodyTimeout, 5*time.Second)
+	set(&c.MaxBehind, 5*time.Second)
+	set(&c.AcceptTimeout, 20*time.Second)
+	set(&c.ReadTimeout, 5*time.Second)
+	set(&c.Young, 10*time.Second)
+	set(&c.ViewWait, 2*time.Second)
+	set(&c.CheckTimeout, 2*time.Second)
+	set(&c.RetryAfter, 2*time.Second)
+	return c
+}
+
+// API serves the customer routes, health, and its own documentation. It is safe for concurrent use and starts nothing
+// that outlives a request.
+type API struct {
+	cfg      Config
+	ports    Ports
+	huma     huma.API
+	acceptor *acceptor
+	handler  http.Handler
+}
+
+// New builds the API. It panics when a required port is missing: that is a programming error.
+func New(cfg Config, ports Ports) *API {
+	if ports.Catalog == nil || ports.Log == nil || ports.Keyring == nil || ports.Hasher == nil || ports.AAD == nil ||
+		ports.Views == nil || ports.Heads == nil {
+		panic("api: a required port is missing")
+	}
+	if ports.Now == nil {
+		ports.Now = time.Now
+	}
+	if ports.NewID == nil {
+		ports.NewID = func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+	}
+	a := &API{cfg: cfg.withDefaults(), ports: ports}
+	a.acceptor = &acceptor{
+		catalog: ports.Catalog, log: ports.Log, keyring: ports.Keyring, hasher: ports.Hasher, aad: ports.AAD,
+		now: ports.Now, newID: ports.NewID, maxBehind: a.cfg.MaxBehind, maxDepth: a.cfg.BodyDepth, timeout: a.cfg.AcceptTimeout,
+	}
+	mux := http.NewServeMux()
+	a.huma = humago.New(mux, document(a.cfg))
+	a.huma.UseMiddleware(a.authenticate)
+	a.registerSend()
+	a.registerMessage()
+	a.registerHealth()
+	addWebhooks(a.huma.OpenAPI())
+	a.serveDocs(mux)
+
+	var h http.Handler = routed(mux)
+	h = normalize(h)
+	h = recoverPanics(a.cfg.Log, h)
+	h = secure(h)
+	a.handler = identify(&a.cfg, ports.NewID, h)
+	return a
+}
+
+// ServeHTTP serves one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }

@@ -1,0 +1,126 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/catalog"
+)
+
+// ErrKeyMissing says that the data key of a sealed value was destroyed: what it held is gone for good. A Keyring wraps it;
+// it must not be returned for a key that could only not be reached.
+var ErrKeyMissing = errors.New("data key is gone")
+
+// Catalog serves the control plane from memory.
+type Catalog interface {
+	// Read calls f with the catalog, guarded against changes. f must not keep the pointer.
+	Read(f func(*catalog.Catalog))
+	// Behind is how long ago the catalog was last known to be up to date with CONTROL; very long before it was first read.
+	Behind() time.Duration
+}
+
+// Log appends events.
+type Log interface {
+	// Append stores e and gives its sequence in the partition its address names. While the result is unknown it appends
+	// the same event again, under the same id, until ctx ends; an error then means that nothing is known. The codes
+	// MALFORMED_EVENT and INVALID_SUBJECT mean that nothing was appended and trying again does not help.
+	Append(ctx context.Context, e events.Event) (sequence uint64, err error)
+}
+
+// Keyring seals under data keys and opens again. An error with a code other than UNAVAILABLE is a fault that does not go
+// away by trying again; every other error is an outage.
+type Keyring interface {
+	// Seal seals plaintext under the tenant's data key, which is made when it does not exist.
+	Seal(ctx context.Context, tenant, keyID string, aad, plaintext []byte) (events.Sealed, error)
+	// Open gives what was sealed; an error that wraps ErrKeyMissing when the key was destroyed.
+	Open(ctx context.Context, tenant string, sealed events.Sealed, aad []byte) ([]byte, error)
+}
+
+// Hasher makes keyed hashes of personal data that can be compared inside a tenant but not reversed. Errors as of Keyring.
+type Hasher interface {
+	Hash(ctx context.Context, tenant, purpose string, data []byte) (string, error)
+}
+
+// Views reads what was projected, inside a scope. A miss has the code NOT_FOUND, an outage UNAVAILABLE or the error of ctx;
+// any other error is a fault of ours.
+type Views interface {
+	// Message gives the message whose message id, correlation id or WhatsApp id is id; of several the newest.
+	Message(ctx context.Context, scope Scope, id string) (MessageView, error)
+	// Timeline lists the events of a message in the order of the log.
+	Timeline(ctx context.Context, scope Scope, messageID string) ([]TimelineEntry, error)
+	// WaitFor returns when the view of p has taken in sequence, or with an error when ctx ends before.
+	WaitFor(ctx context.Context, p events.Partition, sequence uint64) error
+}
+
+// Heads knows where the log ends.
+type Heads interface {
+	// Last gives the last sequence of a partition's stream.
+	Last(ctx context.Context, p events.Partition) (sequence uint64, err error)
+}
+
+// Check is one named condition of readiness.
+type Check struct {
+	Name string // a word, shown to anyone who asks
+	// Degrades names what does not work while the check fails, e.g. "reads". Empty means that nothing does: not ready.
+	Degrades string
+	Run      func(context.Context) error // its error is logged, never shown
+}
+
+// Ports are what the API needs from outside. Checks may be empty, Now and NewID nil (the wall clock and UUIDv7); the rest is required.
+type Ports struct {
+	Catalog Catalog
+	Log     Log
+	Keyring Keyring
+	Hasher  Hasher
+	// AAD builds the associated data of a sealed field: tenant, entity id and field.
+	AAD    func(tenant, entity, field string) []byte
+	Views  Views
+	Heads  Heads
+	Checks []Check
+	Now    func() time.Time
+	NewID  func() uuid.UUID // UUIDv7
+}
+
+// Scope is what a key may see: nothing outside of it exists for the caller (promise P12).
+type Scope struct {
+	Tenant      string
+	Project     string
+	Environment events.Environment
+}
+
+// MessageView is a message as the views know it. Zero times and empty strings are shown as null.
+type MessageView struct {
+	ID            string
+	Tenant        string
+	Environment   events.Environment
+	CorrelationID string
+	Category      events.Category
+	TemplateID    string // empty for free text
+	Origin        string
+	SourceNumber  string
+	GatewayID     string // WhatsApp id
+	Stage         events.Stage
+	Attempts      int
+	ErrorCode     events.ErrorCode
+	Sealed        events.Sealed // Blob empty when erased
+	CreatedAt     time.Time
+	DeliverAt     time.Time
+	DeliverUntil  time.Time
+	SentAt        time.Time
+	DeliveredAt   time.Time
+	ReadAt        time.Time
+	FailedAt      time.Time
+	CanceledAt    time.Time
+}
+
+// TimelineEntry is one event of a message.
+type TimelineEntry struct {
+	Event    string // wire name without its version, e.g. "dispatch.started"
+	Time     time.Time
+	Position events.Position
+	Attempt  int // 1-based; 0 when the event is about none
+}

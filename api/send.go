@@ -1,0 +1,123 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"pilotstatus.dev/events"
+)
+
+// QueuedMessage is the body of a 202.
+type QueuedMessage struct {
+	_ struct{} `json:"-" additionalProperties:"true"`
+
+	ID            string `json:"id" example:"msg_0198c5d3a6a07c2b8d1f0a9b8c7d6e02" doc:"Stable and safe in a URL; the internalMessageId of every webhook."`
+	CorrelationID string `json:"correlationId" example:"cor_0198c5d3a6a07c2b8d1f0a9b8c7d6f02"`
+	Status        string `json:"status" enum:"QUEUED"`
+	CreatedAt     string `json:"createdAt" format:"date-time" example:"2026-11-29T15:22:01.123Z"`
+	Origin        string `json:"origin" example:"Pilot" doc:"Display name of the sending number."`
+	SourceNumber  string `json:"sourceNumber" example:"5511900000000" doc:"Digits of the sending number; empty while it is not known."`
+	DeliverUntil  string `json:"deliverUntil" format:"date-time" example:"2026-11-29T16:22:01.123Z" doc:"No call to the gateway starts after it."`
+}
+
+// sendInput takes the body as it comes: what is wrong with it is said after the rules that go before it.
+type sendInput struct {
+	TraceParent string `header:"traceparent" doc:"W3C trace context; ignored when invalid."`
+
+	body []byte
+	err  error
+}
+
+// Resolve reads the body.
+func (in *sendInput) Resolve(ctx huma.Context) []error {
+	r, w := humago.Unwrap(ctx)
+	limits, _ := ctx.Operation().Metadata[limitsKey].(bodyLimits)
+	in.body, in.err = limits.read(w, r)
+	return nil
+}
+
+const limitsKey = "limits"
+
+type bodyLimits struct {
+	size    int64
+	timeout time.Duration
+}
+
+func (l bodyLimits) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// A writer without deadlines has no connection that could be slow.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(l.timeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, l.size))
+	var tooLarge *http.MaxBytesError
+	var network net.Error
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.As(err, &tooLarge):
+		return nil, events.Errorf(events.CodeTooLarge, "The request body is larger than %d bytes.", l.size)
+	case errors.As(err, &network) && network.Timeout():
+		return nil, events.Errorf(CodeRequestTimeout, "The request body did not arrive in time.")
+	default:
+		return nil, faultsError(faults{{Field: "body", Rule: ruleJSON}})
+	}
+}
+
+type sendOutput struct {
+	Location string `header:"Location" doc:"Where to read the message."`
+	Body     QueuedMessage
+}
+
+func (a *API) registerSend() {
+	op := huma.Operation{
+		OperationID: "sendMessage", Method: http.MethodPost, Path: "/v1/messages/send", DefaultStatus: http.StatusAccepted,
+		Summary: "Send a message", Tags: []string{"messages"}, Security: keySecurity(),
+		Description: "A 202 means that the message is on disk. It ends in exactly one final status. Unknown fields are ignored. " +
+			"After a 503 it may not be known whether the message was accepted.",
+		Metadata: map[string]any{limitsKey: bodyLimits{size: a.cfg.BodyLimit, timeout: a.cfg.BodyTimeout}},
+		Responses: a.problemResponses(
+			events.CodeValidation, events.CodeMissingVariables, events.CodeInvalidVariable, CodeGroupNotSupported,
+			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized, CodeTenantSuspended,
+			CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
+			events.CodeNotApproved, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
+			events.CodeUnavailable),
+	}
+	huma.Register(a.huma, op, a.send)
+	documentSend(a.huma.OpenAPI())
+}
+
+func (a *API) send(ctx context.Context, in *sendInput) (*sendOutput, error) {
+	begun := time.Now()
+	caller, _ := ctx.Value(callerKey{}).(Caller)
+	m, err := a.acceptor.accept(ctx, submission{caller: caller, body: in.body, bodyErr: in.err, trace: traceParent(in.TraceParent)})
+	if err != nil {
+		return nil, err
+	}
+	a.logAccepted(ctx, caller, m, time.Since(begun))
+	return &sendOutput{
+		Location: "/v1/messages/" + m.event.ID,
+		Body: QueuedMessage{
+			ID: m.event.ID, CorrelationID: m.queued.CorrelationID, Status: string(events.StatusQueued),
+			CreatedAt: stamp(m.event.Time), Origin: m.queued.Origin, SourceNumber: m.queued.SourceNumber,
+			DeliverUntil: stamp(m.event.DeliverUntil),
+		},
+	}, nil
+}
+
+// logAccepted writes the one line of an acceptance: everything that is known of it and personal to nobody.
+func (a *API) logAccepted(ctx context.Context, c Caller, m accepted, elapsed time.Duration) {
+	a.cfg.Log.Info().
+		Str("request_id", requestOf(ctx).id).Str("message_id", m.event.ID).Str("correlation_id", m.queued.CorrelationID).
+		Str("trace_parent", m.event.TraceParent).
+		Str("tenant", c.Key.TenantID).Str("project", c.Key.ProjectID).Str("environment", string(c.Key.Environment)).
+		Str("key_id", c.Key.ID).Str("instance", m.lane.Instance).Str("category", string(m.queued.Category)).
+		Str("class", string(m.lane.Class)).Uint8("slot", m.lane.Slot).Str("template_id", m.queued.TemplateID).
+		Time("deliver_at", m.event.DeliverAt).Time("deliver_until", m.event.DeliverUntil).
+		Str("position", m.position.String()).Dur("elapsed_ms", elapsed).
+		Msg("message accepted")
+}
