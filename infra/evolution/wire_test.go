@@ -128,7 +128,11 @@ func TestARefusedCheckWritesNothing(t *testing.T) {
 		}
 		calls.Store(0)
 		w.n.Store(0)
-		r := c.SendButtons(t.Context(), Buttons{Instance: "a", Number: "1", Title: "t", Buttons: []Button{{Type: "reply"}}, Check: func() error { return stop }})
+		checks := 0
+		r := c.SendButtons(t.Context(), Buttons{Instance: "a", Number: "1", Title: "t", Buttons: []Button{{Type: "reply"}}, Check: func() error { checks++; return stop }})
+		if checks != 1 { // the transport tries a request again of which nothing was written, if it can get the body again
+			t.Errorf("warm %v: asked %d times", warm, checks)
+		}
 		if r.Outcome != Deferred || r.Code != CauseStopped || r.Wrote || !errors.Is(r.Stopped, stop) {
 			t.Errorf("warm %v: %+v", warm, r)
 		}

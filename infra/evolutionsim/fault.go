@@ -31,13 +31,13 @@ type Fault struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 
 	// Mode of "receipts": lost, duplicated, reversed, early (posted and answered before the 201), error (a status ERROR and nothing else),
-	// rowless (the gateway keeps no row: look-ups find nothing, receipts come all the same) or late (only DelayMS).
+	// rowless (the gateway keeps no row: look-ups find nothing, receipts come all the same) or late (only DelayMS and JID).
 	Mode   string `json:"mode,omitempty"`
 	Copies int    `json:"copies,omitempty"` // of "duplicated": how many of each in all; 2
 	// Statuses are the receipts that Mode works on; empty: all. For "early" with none planned they are added.
 	Statuses []string `json:"statuses,omitempty"`
 
-	// JID is where "misroute" sends instead.
+	// JID is where "misroute" sends instead, or what "receipts" call the recipient (a LID, for example).
 	JID string `json:"jid,omitempty"`
 }
 

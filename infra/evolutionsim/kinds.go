@@ -96,6 +96,7 @@ type receiptsFault struct {
 	mode     string
 	copies   int
 	extra    time.Duration
+	jid      string
 	statuses []string
 }
 
@@ -108,7 +109,7 @@ func newReceiptsFault(f Fault) (kind, error) {
 	if f.Copies == 0 {
 		f.Copies = 2
 	}
-	return receiptsFault{mode: f.Mode, copies: f.Copies, extra: f.delay(), statuses: f.Statuses}, nil
+	return receiptsFault{mode: f.Mode, copies: f.Copies, extra: f.delay(), jid: f.JID, statuses: f.Statuses}, nil
 }
 
 func (f receiptsFault) applies(r receipt) bool {
@@ -123,6 +124,7 @@ func (f receiptsFault) plan(t *taking) {
 			continue
 		}
 		r.delay += f.extra
+		r.jid = f.jid
 		switch f.mode {
 		case "lost", "error":
 		case "early":

@@ -3,14 +3,12 @@ package evolutionsim
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,121 +35,6 @@ func TestReceiptsComeInOrderWithTheInstancesHeaders(t *testing.T) {
 	_, body := do(t, s, "POST", "/chat/findStatusMessage/acme", s.APIKey(), `{"where":{"id":"`+id+`"}}`)
 	if n := strings.Count(string(body), `"keyId":"`+id+`"`); n != 3 {
 		t.Errorf("%d statuses stored: %s", n, body)
-	}
-}
-
-func TestReceiptFaults(t *testing.T) {
-	t.Parallel()
-	receipts := Receipts{DeliveryAck: time.Millisecond, Read: Never}
-	for name, tt := range map[string]struct {
-		fault Fault
-		want  []string
-	}{
-		"lost":        {Fault{Mode: "lost"}, []string{}},
-		"one lost":    {Fault{Mode: "lost", Statuses: []string{"SERVER_ACK"}}, []string{"DELIVERY_ACK"}},
-		"duplicated":  {Fault{Mode: "duplicated", Copies: 3}, []string{"SERVER_ACK", "SERVER_ACK", "SERVER_ACK", "DELIVERY_ACK", "DELIVERY_ACK", "DELIVERY_ACK"}},
-		"reversed":    {Fault{Mode: "reversed"}, []string{"DELIVERY_ACK", "SERVER_ACK"}},
-		"error":       {Fault{Mode: "error"}, []string{"ERROR"}},
-		"rowless":     {Fault{Mode: "rowless"}, []string{"SERVER_ACK", "DELIVERY_ACK"}},
-		"early extra": {Fault{Mode: "early", Statuses: []string{"READ"}}, []string{"READ", "SERVER_ACK", "DELIVERY_ACK"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k := newSink(t)
-			s := start(t, Options{Instances: []Instance{acme(k.URL)}, Receipts: receipts})
-			tt.fault.Kind, tt.fault.Times, tt.fault.TextContains = "receipts", 1, "broken"
-			if _, err := s.AddFault(tt.fault); err != nil {
-				t.Fatal(err)
-			}
-			_, id := send(t, s, "broken one")
-			_, whole := send(t, s, "broken two") // the fault works once
-			quiet(t, s)
-			if diff := cmp.Diff(tt.want, statuses(k.hooks(), id)); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff([]string{"SERVER_ACK", "DELIVERY_ACK"}, statuses(k.hooks(), whole)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestAnEarlyReceiptIsAnsweredBeforeTheSend(t *testing.T) {
-	t.Parallel()
-	k := newSink(t)
-	s := start(t, Options{Instances: []Instance{acme(k.URL)}})
-	if _, err := s.AddFault(Fault{Kind: "receipts", Mode: "early", Statuses: []string{"SERVER_ACK"}}); err != nil {
-		t.Fatal(err)
-	}
-	_, id := send(t, s, "x")
-	if seen := k.hooks(); len(seen) == 0 || seen[0].Data.KeyID != id || seen[0].Data.Status != "SERVER_ACK" {
-		t.Errorf("when the 201 came the webhook had not: %+v", seen)
-	}
-}
-
-func TestFaultsOfTheCall(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		fault Fault
-		left  int // messages that left
-		check func(status int, body []byte, err error) bool
-	}{
-		"answer before": {Fault{Kind: "answer", Status: 502, Body: "<html>", ContentType: "text/html"}, 0, func(s int, b []byte, _ error) bool { return s == 502 && string(b) == "<html>" }},
-		"answer after":  {Fault{Kind: "answer", When: "after", Status: 201, Body: "{"}, 1, func(s int, b []byte, _ error) bool { return s == 201 && string(b) == "{" }},
-		"reset before":  {Fault{Kind: "reset"}, 0, func(_ int, _ []byte, err error) bool { return errors.Is(err, syscall.ECONNRESET) }},
-		"reset after":   {Fault{Kind: "reset", When: "after"}, 1, func(_ int, _ []byte, err error) bool { return errors.Is(err, syscall.ECONNRESET) }},
-		"hang before":   {Fault{Kind: "hang"}, 0, func(_ int, _ []byte, err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
-		"hang after":    {Fault{Kind: "hang", When: "after"}, 1, func(_ int, _ []byte, err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
-		"delay":         {Fault{Kind: "delay", DelayMS: 50}, 1, func(s int, _ []byte, _ error) bool { return s == 201 }},
-		"unsaved": {Fault{Kind: "unsaved"}, 1, func(s int, b []byte, _ error) bool {
-			return s == 400 && strings.Contains(string(b), "DriverAdapterError")
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := start(t, Options{Instances: []Instance{acme("")}})
-			if _, err := s.AddFault(tt.fault); err != nil {
-				t.Fatal(err)
-			}
-			limit := 10 * time.Second
-			if tt.fault.Kind == "hang" {
-				limit = 100 * time.Millisecond
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			status, body, err := try(ctx, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":"5511999990000","text":"x"}`)
-			if !tt.check(status, body, err) {
-				t.Errorf("%d %q %v", status, body, err)
-			}
-			if report := s.Ledger(Filter{}); len(report.Entries) != tt.left {
-				t.Errorf("%d messages left, want %d", len(report.Entries), tt.left)
-			}
-			if name == "unsaved" {
-				if _, body := do(t, s, "POST", "/chat/findMessages/acme", s.APIKey(), `{}`); !strings.Contains(string(body), `"total":0`) {
-					t.Errorf("an unsaved message was found: %s", body)
-				}
-			}
-		})
-	}
-}
-
-func TestAnAbandonedRequestIsSentAllTheSame(t *testing.T) {
-	t.Parallel()
-	s := start(t, Options{Instances: []Instance{acme("")}})
-	if _, err := s.AddFault(Fault{Kind: "delay", DelayMS: 200, Times: 1}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, _, err := try(ctx, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":"5511999990000","text":"x"}`); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); s.Stats().Accepted == 0; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("the message never left")
-		}
 	}
 }
 
@@ -210,88 +93,6 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	}
 }
 
-func TestWebhooksAreRetriedAsTheGatewayDoes(t *testing.T) {
-	t.Parallel()
-	for status, want := range map[int]int{500: 3, 429: 3, 302: 3, 404: 1, 401: 1, 204: 1} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
-			t.Parallel()
-			k := newSink(t)
-			k.status = func(int) int { return status }
-			s := start(t, Options{
-				Instances: []Instance{acme(k.URL)}, Receipts: Receipts{DeliveryAck: Never, Read: Never},
-				Webhooks: Webhooks{MaxAttempts: 3, InitialDelay: time.Millisecond, MaxDelay: 2 * time.Millisecond},
-			})
-			send(t, s, "x")
-			k.wait(t, want)
-			quiet(t, s)
-			if n := len(k.hooks()); n != want {
-				t.Errorf("%d tries, want %d", n, want)
-			}
-		})
-	}
-}
-
-func TestARetriedReceiptArrivesAfterNewerOnes(t *testing.T) {
-	t.Parallel()
-	k := newSink(t)
-	k.status = func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] }
-	s := start(t, Options{
-		Instances: []Instance{acme(k.URL)}, Receipts: Receipts{Read: Never}, Webhooks: Webhooks{InitialDelay: 100 * time.Millisecond},
-	})
-	_, id := send(t, s, "x")
-	if diff := cmp.Diff([]string{"SERVER_ACK", "DELIVERY_ACK", "SERVER_ACK"}, statuses(k.wait(t, 3), id)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestBackoffDoublesToItsCap(t *testing.T) {
-	t.Parallel()
-	o := Options{Webhooks: Webhooks{Jitter: -1}}
-	o.setDefaults()
-	h := &hooks{options: o.Webhooks}
-	var got []time.Duration
-	for tried := 1; tried <= 9; tried++ {
-		got = append(got, h.wait(tried)/time.Second)
-	}
-	if diff := cmp.Diff([]time.Duration{5, 10, 20, 40, 80, 160, 300, 300, 300}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestAStateChangePostsWhatTheGatewayPosts(t *testing.T) {
-	t.Parallel()
-	k := newSink(t)
-	i := acme(k.URL)
-	i.Webhook.Events = nil
-	s := start(t, Options{Instances: []Instance{i}})
-	for _, step := range []struct {
-		body string
-		want []string
-	}{
-		{`{"state":"close"}`, nil},
-		{`{"state":"connecting"}`, []string{"connection.update"}},
-		{`{"state":"open"}`, []string{"connection.update"}},
-		{`{"state":"close","reason":403}`, []string{"status.instance", "logout.instance", "connection.update"}},
-	} {
-		before := len(k.hooks())
-		if status, body := do(t, s, "POST", "/sim/instances/acme", "", step.body); status != 200 {
-			t.Fatalf("%d %s", status, body)
-		}
-		quiet(t, s)
-		events := map[string]int{}
-		for _, h := range k.hooks()[before:] {
-			events[h.Event]++
-		}
-		want := map[string]int{}
-		for _, e := range step.want {
-			want[e]++
-		}
-		if diff := cmp.Diff(want, events); diff != "" {
-			t.Errorf("%s: %s", step.body, diff)
-		}
-	}
-}
-
 func TestControlOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
@@ -333,33 +134,6 @@ func TestControlOverHTTP(t *testing.T) {
 	}
 	if status, _ := do(t, s, "GET", "/sim/nothing", "", ""); status != 404 {
 		t.Error(status)
-	}
-}
-
-func TestWebhookSetAndByEvents(t *testing.T) {
-	t.Parallel()
-	k := newSink(t)
-	s := start(t, Options{Instances: []Instance{acme("")}, Receipts: Receipts{DeliveryAck: Never, Read: Never}})
-	set := `{"webhook":{"enabled":true,"url":"` + k.URL + `/h","byEvents":true,"headers":{"authorization":"B"},"events":["MESSAGES_UPDATE","SEND_MESSAGE"]}}`
-	if status, body := do(t, s, "POST", "/webhook/set/acme", s.APIKey(), set); status != 201 {
-		t.Fatalf("%d %s", status, body)
-	}
-	send(t, s, "x")
-	paths := map[string]bool{}
-	for _, h := range k.wait(t, 2) {
-		paths[h.Path] = h.Header.Get("Authorization") == "B"
-	}
-	if diff := cmp.Diff(map[string]bool{"/h/messages-update": true, "/h/send-message": true}, paths); diff != "" {
-		t.Error(diff)
-	}
-	if status, _ := do(t, s, "POST", "/webhook/set/acme", s.APIKey(), `{"webhook":{"enabled":true,"url":"x"}}`); status != 500 {
-		t.Errorf("webhook without events: %d", status)
-	}
-	if status, _ := do(t, s, "POST", "/webhook/set/acme", s.APIKey(), `{"url":"x"}`); status != 400 {
-		t.Errorf("flat webhook: %d", status)
-	}
-	if status, body := do(t, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":`); status != 400 || !strings.Contains(string(body), "Internal Server Error") {
-		t.Errorf("malformed body: %d %s", status, body)
 	}
 }
 

@@ -78,9 +78,12 @@ func (s *Server) Emit(instance, name string, data any) error {
 }
 
 // receiptPost notes a receipt in the store and makes its post.
-func (s *Server) receiptPost(i *instance, m *message, status string) *post {
-	row, _ := i.store.saw(m.keyID, status)
-	data := receiptData{KeyID: m.keyID, RemoteJID: m.jid, FromMe: true, Status: status, InstanceID: i.id, MessageID: row}
+func (s *Server) receiptPost(i *instance, m *message, r receipt) *post {
+	row, _ := i.store.saw(m.keyID, r.status)
+	data := receiptData{KeyID: m.keyID, RemoteJID: m.jid, FromMe: true, Status: r.status, InstanceID: i.id, MessageID: row}
+	if r.jid != "" {
+		data.RemoteJID = r.jid
+	}
 	return s.posting(i, "messages.update", data)
 }
 
@@ -97,7 +100,7 @@ func (s *Server) planReceipts(i *instance, m *message, list []receipt) {
 		}
 		s.hooks.add(&task{
 			due:  accepted.Add(list[n].delay),
-			make: func() *post { return s.receiptPost(i, m, list[n].status) },
+			make: func() *post { return s.receiptPost(i, m, list[n]) },
 			then: func() { next(n + 1) },
 		})
 	}
@@ -109,7 +112,7 @@ func (s *Server) postNow(x *exchange, m *message, r receipt) {
 	if !x.wait(r.delay) {
 		return
 	}
-	if p := s.receiptPost(x.instance, m, r.status); p != nil {
+	if p := s.receiptPost(x.instance, m, r); p != nil {
 		x.watch()
 		s.hooks.attempt(p)
 	}
