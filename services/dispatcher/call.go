@@ -76,11 +76,9 @@ func (a *actor) dueAt(j job, out outcome) time.Time {
 		return now.Add(notCalledDelay)
 	case out.verdict.RetryAfter > 0:
 		return now.Add(out.verdict.RetryAfter)
-	case out.verdict.Park:
-		return now.Add(time.Second)
 	}
 	n := j.counted + 1
-	if !out.called { // no connection: it uses up no budget, so its own number drives the backoff
+	if !out.called || out.verdict.Park { // it uses up no budget, so its own number drives the backoff
 		n = j.attempt
 	}
 	return now.Add(a.p.d.set.Rules.RetryDelay(j.lane.Class.Category(), n, a.p.d.draw()))

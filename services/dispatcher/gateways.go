@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync"
+	"time"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/evolution"
@@ -44,17 +45,36 @@ func (g *gateways) client(ctx context.Context, inst events.Instance) (*evolution
 	}
 	sum := sha256.Sum256([]byte(key))
 	name := inst.GatewayURL + "|" + hex.EncodeToString(sum[:])
+	c, made, err := g.named(name, inst, key, ref)
+	if made {
+		learnVersion(ctx, c)
+	}
+	return c, err
+}
+
+func (g *gateways) named(name string, inst events.Instance, key, ref string) (c *evolution.Client, made bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c = g.clients[name]; c == nil {
 		if c, err = g.build(inst.GatewayURL, key); err != nil {
-			return nil, fmt.Errorf("make gateway client: %w", err)
+			return nil, false, fmt.Errorf("make gateway client: %w", err)
 		}
 		g.clients[name] = c
+		made = true
 	}
 	g.sealed[ref] = name
-	return c, nil
+	return c, made, nil
 }
+
+// learnVersion asks the gateway for its version once: some answers mean something in known versions only, and without it they
+// count as unknown. Not knowing it is safe.
+func learnVersion(ctx context.Context, c *evolution.Client) {
+	bounded, cancel := context.WithTimeout(ctx, versionLimit)
+	defer cancel()
+	_, _ = c.Version(bounded)
+}
+
+const versionLimit = 3 * time.Second
 
 func (g *gateways) park(url, instance string) {
 	g.mu.Lock()

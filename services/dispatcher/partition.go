@@ -23,6 +23,7 @@ type partition struct {
 	running map[string]bool
 	folded  uint64
 	moved   chan struct{} // closed and made anew when folded moves
+	stopped bool          // Run ends: no actor starts any more
 	current bool          // the tail has reached the end once
 	behind  time.Time     // when the newest event was stored, while more are known to follow; else zero
 
@@ -54,6 +55,9 @@ func (p *partition) run(ctx context.Context) error {
 	defer ended.Wait()
 	ended.Go(func() {
 		<-ctx.Done()
+		p.mu.Lock()
+		p.stopped = true
+		p.mu.Unlock()
 		idle := make(chan struct{})
 		go func() { p.wg.Wait(); close(idle) }()
 		select {
@@ -161,7 +165,7 @@ func (p *partition) wake(ctx context.Context, a *actor) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running[a.id] || !p.current {
+	if p.running[a.id] || !p.current || p.stopped {
 		return
 	}
 	p.running[a.id] = true

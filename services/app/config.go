@@ -1,0 +1,141 @@
+// Package app wires the roles of Pilot together: what `pilot up` and `pilot <role>` run, in the order they need each other,
+// stopped in reverse.
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Role is one part of Pilot that can run in a process of its own.
+type Role string
+
+// The roles.
+const (
+	RoleAPI        Role = "api"
+	RoleDispatcher Role = "dispatcher"
+	RoleIngest     Role = "ingest"
+	RoleCorrelator Role = "correlator"
+	RoleProjector  Role = "projector"
+	RoleNotifier   Role = "notifier"
+)
+
+// Roles lists every role, in the order in which they are started.
+func Roles() []Role {
+	return []Role{RoleProjector, RoleCorrelator, RoleNotifier, RoleDispatcher, RoleIngest, RoleAPI}
+}
+
+// Config is every setting of a process. Each field is a flag and an environment variable (PILOT_ and the flag's name);
+// `pilot up --help` lists them. The zero value of an optional field is its default.
+type Config struct {
+	DataDir string `help:"Directory of the embedded server, the managed Postgres and the master key." default:".pilot" env:"PILOT_DATA_DIR" type:"path"`
+
+	NATSURL    string `name:"nats-url" help:"URL of an external NATS server; empty starts an embedded one." env:"PILOT_NATS_URL"`
+	NATSPort   int    `name:"nats-port" help:"Loopback port of the embedded server; -1 takes a free one." default:"4222" env:"PILOT_NATS_PORT"`
+	NATSSync   string `name:"nats-sync" help:"When the embedded server syncs to disk: always (before each acknowledgement) or default (every two minutes: a power cut loses acknowledged messages)." enum:"always,default" default:"always" env:"PILOT_NATS_SYNC"`
+	Partitions int    `help:"Number of partitions; fixed when a deployment is created." default:"4" env:"PILOT_PARTITIONS"`
+	Replicas   int    `help:"Copies of every stream: 1 on one node, 3 in a cluster." default:"1" env:"PILOT_REPLICAS"`
+
+	PostgresURL  string `name:"postgres-url" help:"URL of Postgres; empty runs a managed one from installed binaries." env:"PILOT_POSTGRES_URL"`
+	PostgresPort int    `name:"postgres-port" help:"Loopback port of the managed Postgres; 0 takes a free one." default:"0" env:"PILOT_POSTGRES_PORT"`
+	Schema       string `help:"Schema of the views." default:"pilot" env:"PILOT_SCHEMA"`
+
+	HTTPAddr   string `name:"http-addr" help:"Address of the API." default:"127.0.0.1:8080" env:"PILOT_HTTP_ADDR"`
+	IngestAddr string `name:"ingest-addr" help:"Address at which gateways hand in receipts." default:"127.0.0.1:8082" env:"PILOT_INGEST_ADDR"`
+	IngestURL  string `name:"ingest-url" help:"URL of ingest as the gateways see it; empty derives it from the address." env:"PILOT_INGEST_URL"`
+
+	MasterKeyFile string `name:"master-key-file" help:"File of the master key; empty is master.key in the data directory, made on first run." env:"PILOT_MASTER_KEY_FILE"`
+
+	AllowLoopbackEndpoints bool `name:"allow-loopback-endpoints" help:"Let customer webhooks go to loopback addresses and plain http (demo and tests)." env:"PILOT_ALLOW_LOOPBACK_ENDPOINTS"`
+
+	IntentBudget   time.Duration   `help:"Age of an intent after which it is no longer called." default:"2s" env:"PILOT_INTENT_BUDGET"`
+	SendLimit      time.Duration   `help:"Limit of a send, counted from its intent." default:"15s" env:"PILOT_SEND_LIMIT"`
+	NumberLimit    time.Duration   `help:"Limit of a number check." default:"10s" env:"PILOT_NUMBER_LIMIT"`
+	PresenceLimit  time.Duration   `help:"Limit of a presence call." default:"3s" env:"PILOT_PRESENCE_LIMIT"`
+	SuccessorWait  time.Duration   `help:"Wait before an open start of another life is called unknown." default:"20s" env:"PILOT_SUCCESSOR_WAIT"`
+	LookUps        []time.Duration `help:"Ages of the first look-ups of an unknown attempt; further ones back off." default:"20s,60s" env:"PILOT_LOOK_UPS"`
+	PresumedAfter  time.Duration   `help:"After deliverUntil, when an attempt still unknown is presumed to have failed." default:"10m" env:"PILOT_PRESUMED_AFTER"`
+	Quiet          time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
+	ProbeEvery     time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
+	LaneCap        int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
+	HookTimeout    time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
+	ReceiptsGrace  time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
+	ReadYourWrite  time.Duration   `help:"How long a read waits for the view to show a fresh message." default:"2s" env:"PILOT_READ_YOUR_WRITE"`
+	StopWithin     time.Duration   `help:"Deadline of an orderly stop." default:"30s" env:"PILOT_STOP_WITHIN"`
+	StartWithin    time.Duration   `help:"Deadline of a start." default:"2m" env:"PILOT_START_WITHIN"`
+	SkipNumbers    bool            `help:"Do not ask the gateway's number check before a first send." env:"PILOT_SKIP_NUMBERS"`
+	ContextFile    bool            `help:"Write the nats CLI context \"pilot\"." env:"PILOT_CONTEXT_FILE"`
+	LogLevel       string          `help:"Least level that is logged." enum:"debug,info,warn,error" default:"info" env:"PILOT_LOG_LEVEL"`
+	LogFormat      string          `help:"json or console." enum:"json,console" default:"json" env:"PILOT_LOG_FORMAT"`
+}
+
+// MasterKeyPath is where the master key is.
+func (c Config) MasterKeyPath() string {
+	if c.MasterKeyFile != "" {
+		return c.MasterKeyFile
+	}
+	return filepath.Join(c.DataDir, "master.key")
+}
+
+// Validate gives every complaint at once.
+func (c Config) Validate() error {
+	var faults []string
+	complain := func(bad bool, text string) {
+		if bad {
+			faults = append(faults, text)
+		}
+	}
+	complain(c.Partitions < 1 || c.Partitions > 256, "--partitions is from 1 to 256")
+	complain(c.Replicas < 1 || c.Replicas > 5, "--replicas is from 1 to 5")
+	complain(c.IntentBudget <= 0 || c.SendLimit <= c.IntentBudget, "--send-limit is longer than --intent-budget, and both are positive")
+	complain(c.SuccessorWait <= c.SendLimit, "--successor-wait is longer than --send-limit: a call may be under way until then")
+	complain(len(c.LookUps) == 0, "--look-ups names at least one age")
+	for i, d := range c.LookUps {
+		complain(d <= 0 || (i > 0 && d <= c.LookUps[i-1]), "--look-ups grow")
+	}
+	complain(c.NATSURL == "" && c.Replicas > 1, "--replicas above 1 needs a cluster: give --nats-url")
+	if len(faults) == 0 {
+		return nil
+	}
+	text := ""
+	for _, f := range faults {
+		text += "\n  " + f
+	}
+	return fmt.Errorf("the configuration does not hold:%s", text)
+}
+
+// Log writes the effective configuration, secrets as set or unset.
+func (c Config) Log(log zerolog.Logger, roles []Role) {
+	secret := func(v string) string {
+		if v == "" {
+			return "unset"
+		}
+		return "set"
+	}
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
+	}
+	log.Info().Strs("roles", names).Str("data_dir", c.DataDir).Str("nats_url", secret(c.NATSURL)).Int("nats_port", c.NATSPort).
+		Str("nats_sync", c.NATSSync).Int("partitions", c.Partitions).Int("replicas", c.Replicas).
+		Str("postgres_url", secret(c.PostgresURL)).Int("postgres_port", c.PostgresPort).Str("schema", c.Schema).
+		Str("http_addr", c.HTTPAddr).Str("ingest_addr", c.IngestAddr).Str("ingest_url", c.IngestURL).
+		Str("master_key_file", c.MasterKeyPath()).Bool("allow_loopback_endpoints", c.AllowLoopbackEndpoints).
+		Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
+		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
+		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
+		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Stringer("receipts_grace", c.ReceiptsGrace).
+		Stringer("read_your_write", c.ReadYourWrite).Stringer("stop_within", c.StopWithin).Stringer("start_within", c.StartWithin).
+		Bool("skip_numbers", c.SkipNumbers).Str("log_level", c.LogLevel).Msg("configuration")
+}
+
+func texts(ds []time.Duration) []string {
+	out := make([]string, len(ds))
+	for i, d := range ds {
+		out[i] = d.String()
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/rs/zerolog"
+)
+
+// supervisor runs named parts. A part that ends with an error turns its health red and is started again, with a backoff;
+// the others go on. Parts stop in the reverse of the order in which they were started, within a deadline.
+type supervisor struct {
+	log zerolog.Logger
+
+	mu     sync.Mutex
+	health map[string]error
+	parts  []*part
+}
+
+type part struct {
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+var errStarting = errors.New("starting")
+
+func newSupervisor(log zerolog.Logger) *supervisor {
+	return &supervisor{log: log, health: map[string]error{}}
+}
+
+// start runs a part until stop. run must return soon after its context ends.
+func (s *supervisor) start(ctx context.Context, name string, run func(context.Context) error) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &part{name: name, stop: cancel, done: make(chan struct{})}
+	s.mu.Lock()
+	s.parts = append(s.parts, p)
+	s.mu.Unlock()
+	go func() {
+		defer close(p.done)
+		wait := backoff.NewExponentialBackOff()
+		wait.InitialInterval, wait.MaxInterval = 200*time.Millisecond, 10*time.Second
+		for own.Err() == nil {
+			began := time.Now()
+			s.set(name, nil)
+			err := run(own)
+			if own.Err() != nil {
+				return
+			}
+			if err == nil {
+				err = errors.New("ended by itself")
+			}
+			s.set(name, err)
+			s.log.Error().Err(err).Str("part", name).Msg("part ended; it is started again")
+			if time.Since(began) > time.Minute {
+				wait.Reset()
+			}
+			select {
+			case <-own.Done():
+			case <-time.After(wait.NextBackOff()):
+			}
+		}
+	}()
+}
+
+func (s *supervisor) set(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.health[name] = err
+}
+
+// check gives the health of a part.
+func (s *supervisor) check(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err, ok := s.health[name]
+	if !ok {
+		return errStarting
+	}
+	return err
+}
+
+// names lists the parts by name.
+func (s *supervisor) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.health))
+}
+
+// stopAll stops the parts in reverse order. It gives an error naming those that did not end in time.
+func (s *supervisor) stopAll(ctx context.Context) error {
+	s.mu.Lock()
+	parts := slices.Clone(s.parts)
+	s.mu.Unlock()
+	var errs []error
+	for _, p := range slices.Backward(parts) {
+		p.stop()
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("part %s did not stop in time", p.name))
+		}
+	}
+	return errors.Join(errs...)
+}
