@@ -1,6 +1,6 @@
 // Package keyring seals personal data and secrets under keys that can be destroyed.
 //
-// It promises that what Seal returned is readable with Open until its data key is erased, and by nobody afterwards.
+// It promises that what Seal returned is readable with Open until its data key is erased, and not through it afterwards.
 // A data key is random, belongs to one tenant, and lies in the key-value bucket `keys` wrapped by a master key that
 // never leaves the processes. Everything is AES-256-GCM with a random nonce and associated data. What must be compared
 // without being read is hashed under a key of the tenant's own. Why: docs/adr/0004.
@@ -122,7 +122,8 @@ func (k *Keyring) Open(ctx context.Context, tenant string, s Sealed, aad []byte)
 }
 
 // Erase destroys a data key, HashKeyID included; one that is not there is no error. Other processes forget it within
-// their cache's TTL.
+// their cache's TTL. The wrapped key can stay in the bucket's block files until the server rewrites them, and in
+// backups of the bucket: there it is worth nothing without the master key.
 func (k *Keyring) Erase(ctx context.Context, tenant, keyID string) error {
 	name, err := keyName(tenant, keyID)
 	if err != nil {
