@@ -1,0 +1,76 @@
+package message
+
+import (
+	"testing"
+
+	"pilotstatus.dev/events"
+)
+
+// The cases of status events that gateways are known to produce (docs/cases.md, C2).
+
+func sentOut(more ...events.Recorded) View {
+	return fold(append([]events.Recorded{queuedEvent(10), started(11, 1), accepted(12, 1, "G")}, more...)...).View()
+}
+
+func TestC2Case28LateServerAck(t *testing.T) {
+	t.Parallel()
+	v := sentOut(receipt(13, "delivered"), receipt(14, "sent"))
+	if v.Stage != events.StageDelivered || v.SentAt.IsZero() || v.DeliveredAt.IsZero() || len(v.Transitions) != 1 {
+		t.Errorf("delivered, then sent: %+v", v)
+	}
+	v = sentOut(receipt(13, "read"), receipt(14, "delivered"))
+	if v.Stage != events.StageRead || v.DeliveredAt.IsZero() || len(v.Transitions) != 1 {
+		t.Errorf("read, then delivered: %+v", v)
+	}
+}
+
+func TestC2Case29FailedAndDelivered(t *testing.T) {
+	t.Parallel()
+	v := sentOut(receipt(13, "failed"), receipt(14, "delivered"), receipt(15, "failed"))
+	if v.Stage != events.StageDelivered || !v.Corrected || v.ErrorCode != "" {
+		t.Errorf("failed, then delivered: %+v", v)
+	}
+	if len(v.Transitions) != 2 || v.Transitions[0].Status != events.StatusFailed || v.Transitions[1].Correction != 1 {
+		t.Errorf("the correcting event goes out once: %+v", v.Transitions)
+	}
+	v = sentOut(receipt(13, "delivered"), receipt(14, "failed"))
+	if v.Stage != events.StageDelivered || v.Corrected || len(v.Transitions) != 1 {
+		t.Errorf("delivered, then failed: %+v", v)
+	}
+}
+
+func TestC2Case30ReadOnly(t *testing.T) {
+	t.Parallel()
+	v := sentOut(receipt(13, "read"))
+	if v.Status() != events.StatusRead || v.ReadAt.IsZero() || !v.SentAt.IsZero() || !v.DeliveredAt.IsZero() {
+		t.Errorf("%+v", v)
+	}
+	if len(v.Transitions) != 1 || v.Transitions[0].Status != events.StatusRead {
+		t.Errorf("%+v", v.Transitions)
+	}
+}
+
+func TestC2Case31EditsMoveNothing(t *testing.T) {
+	t.Parallel()
+	v := sentOut(receipt(13, "read"), receipt(14, "sent"), rec(15, "receipt.deleted.v1", 0, nil))
+	if v.Stage != events.StageRead || len(v.Transitions) != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestC2Case37DeliveredWithoutServerAck(t *testing.T) {
+	t.Parallel()
+	v := sentOut(receipt(13, "delivered"))
+	if v.Status() != events.StatusDelivered || !v.SentAt.IsZero() || v.DispatchedAt.IsZero() {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestFailedWithoutACodeIsTheGatewaysRefusal(t *testing.T) {
+	t.Parallel()
+	r := receipt(13, "failed")
+	r.Body = &events.Receipt{}
+	if v := sentOut(r); v.ErrorCode != events.FailGatewayRejected || !v.FailedAt.Equal(r.Time) {
+		t.Errorf("%+v", v)
+	}
+}
