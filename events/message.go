@@ -8,7 +8,7 @@ const (
 	TypeMessageDeliveryUnconfirmed = "message.delivery_unconfirmed.v1"
 )
 
-// Sealed is text under a data key: AES-256-GCM, nonce first, bound to tenant, message and field by associated data (docs/adr/0004).
+// Sealed is text under a data key: AES-256-GCM (layout in package keyring), bound to tenant, message and field by associated data (docs/adr/0004).
 type Sealed struct {
 	KeyID string `json:"keyId"` // in bucket keys, under "<tenant>.<key id>"
 	Blob  []byte `json:"blob"`

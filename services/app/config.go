@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/rs/zerolog"
 )
 
@@ -51,25 +52,25 @@ type Config struct {
 
 	AllowLoopbackEndpoints bool `name:"allow-loopback-endpoints" help:"Let customer webhooks go to loopback addresses and plain http (demo and tests)." env:"PILOT_ALLOW_LOOPBACK_ENDPOINTS"`
 
-	IntentBudget   time.Duration   `help:"Age of an intent after which it is no longer called." default:"2s" env:"PILOT_INTENT_BUDGET"`
-	SendLimit      time.Duration   `help:"Limit of a send, counted from its intent." default:"15s" env:"PILOT_SEND_LIMIT"`
-	NumberLimit    time.Duration   `help:"Limit of a number check." default:"10s" env:"PILOT_NUMBER_LIMIT"`
-	PresenceLimit  time.Duration   `help:"Limit of a presence call." default:"3s" env:"PILOT_PRESENCE_LIMIT"`
-	SuccessorWait  time.Duration   `help:"Wait before an open start of another life is called unknown." default:"20s" env:"PILOT_SUCCESSOR_WAIT"`
-	LookUps        []time.Duration `help:"Ages of the first look-ups of an unknown attempt; further ones back off." default:"20s,60s" env:"PILOT_LOOK_UPS"`
-	PresumedAfter  time.Duration   `help:"After deliverUntil, when an attempt still unknown is presumed to have failed." default:"10m" env:"PILOT_PRESUMED_AFTER"`
-	Quiet          time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
-	ProbeEvery     time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
-	LaneCap        int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
-	HookTimeout    time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
-	ReceiptsGrace  time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
-	ReadYourWrite  time.Duration   `help:"How long a read waits for the view to show a fresh message." default:"2s" env:"PILOT_READ_YOUR_WRITE"`
-	StopWithin     time.Duration   `help:"Deadline of an orderly stop." default:"30s" env:"PILOT_STOP_WITHIN"`
-	StartWithin    time.Duration   `help:"Deadline of a start." default:"2m" env:"PILOT_START_WITHIN"`
-	SkipNumbers    bool            `help:"Do not ask the gateway's number check before a first send." env:"PILOT_SKIP_NUMBERS"`
-	ContextFile    bool            `help:"Write the nats CLI context \"pilot\"." env:"PILOT_CONTEXT_FILE"`
-	LogLevel       string          `help:"Least level that is logged." enum:"debug,info,warn,error" default:"info" env:"PILOT_LOG_LEVEL"`
-	LogFormat      string          `help:"json or console." enum:"json,console" default:"json" env:"PILOT_LOG_FORMAT"`
+	IntentBudget  time.Duration   `help:"Age of an intent after which it is no longer called." default:"2s" env:"PILOT_INTENT_BUDGET"`
+	SendLimit     time.Duration   `help:"Limit of a send, counted from its intent." default:"15s" env:"PILOT_SEND_LIMIT"`
+	NumberLimit   time.Duration   `help:"Limit of a number check." default:"10s" env:"PILOT_NUMBER_LIMIT"`
+	PresenceLimit time.Duration   `help:"Limit of a presence call." default:"3s" env:"PILOT_PRESENCE_LIMIT"`
+	SuccessorWait time.Duration   `help:"Wait before an open start of another life is called unknown." default:"20s" env:"PILOT_SUCCESSOR_WAIT"`
+	LookUps       []time.Duration `help:"Ages of the first look-ups of an unknown attempt; further ones back off." default:"20s,60s" env:"PILOT_LOOK_UPS"`
+	PresumedAfter time.Duration   `help:"After deliverUntil, when an attempt still unknown is presumed to have failed." default:"10m" env:"PILOT_PRESUMED_AFTER"`
+	Quiet         time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
+	ProbeEvery    time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
+	LaneCap       int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
+	HookTimeout   time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
+	ReceiptsGrace time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
+	ReadYourWrite time.Duration   `help:"How long a read waits for the view to show a fresh message." default:"2s" env:"PILOT_READ_YOUR_WRITE"`
+	StopWithin    time.Duration   `help:"Deadline of an orderly stop." default:"30s" env:"PILOT_STOP_WITHIN"`
+	StartWithin   time.Duration   `help:"Deadline of a start." default:"2m" env:"PILOT_START_WITHIN"`
+	SkipNumbers   bool            `help:"Do not ask the gateway's number check before a first send." env:"PILOT_SKIP_NUMBERS"`
+	ContextFile   bool            `help:"Write the nats CLI context \"pilot\"." env:"PILOT_CONTEXT_FILE"`
+	LogLevel      string          `help:"Least level that is logged." enum:"debug,info,warn,error" default:"info" env:"PILOT_LOG_LEVEL"`
+	LogFormat     string          `help:"json or console." enum:"json,console" default:"json" env:"PILOT_LOG_FORMAT"`
 }
 
 // MasterKeyPath is where the master key is.
@@ -138,4 +139,27 @@ func texts(ds []time.Duration) []string {
 		out[i] = d.String()
 	}
 	return out
+}
+
+// Defaults gives the configuration of a process without flags; the environment is read as by the command line.
+func Defaults() (Config, error) {
+	var c struct {
+		Config `embed:""`
+	}
+	parser, err := kong.New(&c)
+	if err != nil {
+		return Config{}, fmt.Errorf("build configuration: %w", err)
+	}
+	if _, err := parser.Parse(nil); err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	return c.Config, nil
+}
+
+// Local makes the configuration that of a process that stands alone: everything embedded, in dir, on free loopback ports,
+// with customer webhooks to loopback allowed.
+func (c *Config) Local(dir string) {
+	c.DataDir, c.MasterKeyFile, c.NATSURL, c.PostgresURL = dir, "", "", ""
+	c.NATSPort, c.PostgresPort, c.HTTPAddr, c.IngestAddr, c.IngestURL = -1, 0, "127.0.0.1:0", "127.0.0.1:0", ""
+	c.AllowLoopbackEndpoints, c.ContextFile = true, false
 }

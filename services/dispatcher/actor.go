@@ -143,7 +143,7 @@ func (a *actor) next() bool {
 		return false
 	}
 	inst, ok := a.p.d.instance(a.id)
-	if !ok || a.p.d.gateways.parked(inst.GatewayURL) {
+	if !ok || a.p.d.gateways.parked(inst.GatewayURL) || a.p.d.catalog.Current() != nil {
 		return false
 	}
 	a.mu.Lock()

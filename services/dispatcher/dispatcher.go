@@ -20,8 +20,10 @@ import (
 // Catalog is the control plane as this process knows it.
 type Catalog interface {
 	Read(func(*catalog.Catalog))
-	// Watch gives a channel that gets a value after changes; several changes may give one.
-	Watch() <-chan struct{}
+	// Watch gives a channel that gets a value after changes; several changes may give one. stop ends it.
+	Watch() (changed <-chan struct{}, stop func())
+	// Current gives an error while the catalog is too far behind CONTROL to start anything by it.
+	Current() error
 }
 
 // Keys unseals what the dispatcher must read: payloads of messages, and gateway keys.
@@ -82,7 +84,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return d.lead(ctx) })
 	g.Go(func() error {
-		changes := d.catalog.Watch()
+		changes, stop := d.catalog.Watch()
+		defer stop()
 		for {
 			select {
 			case <-ctx.Done():

@@ -61,7 +61,9 @@ func (f *fixedCatalog) Read(read func(*catalog.Catalog)) {
 	read(f.catalog)
 }
 
-func (f *fixedCatalog) Watch() <-chan struct{} { return f.changes }
+func (f *fixedCatalog) Watch() (changed <-chan struct{}, stop func()) { return f.changes, func() {} }
+
+func (f *fixedCatalog) Current() error { return nil }
 
 func (f *fixedCatalog) define(inst events.Instance) {
 	f.mu.Lock()

@@ -119,7 +119,7 @@ func (a *actor) outcomeEvent(j job, out outcome) events.Event {
 			&events.DispatchRefused{Code: events.ErrorCode(v.Code), Cause: v.Code, ElapsedMS: ms})
 	}
 	body := &events.DispatchDeferred{
-		Cause: v.Code, Called: out.called, DueAt: out.dueAt, HTTPStatus: out.result.Status, ElapsedMS: ms, Limited: v.RetryAfter > 0,
+		Cause: v.Code, Called: out.called, DueAt: out.dueAt, HTTPStatus: out.result.Status, ElapsedMS: ms, Limited: v.Code == evolution.CauseRateLimited,
 	}
 	if out.result.Stopped != nil {
 		body.Cause = causeStopped

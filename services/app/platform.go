@@ -1,0 +1,193 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/keyring"
+	"pilotstatus.dev/infra/natsserver"
+	"pilotstatus.dev/infra/postgres"
+	"pilotstatus.dev/infra/topology"
+	"pilotstatus.dev/projections/schema"
+	"pilotstatus.dev/projections/views"
+	"pilotstatus.dev/services/control"
+)
+
+// platform is what roles stand on: the log, the keys, the control plane and Postgres.
+type platform struct {
+	cfg Config
+	log zerolog.Logger
+
+	server     *natsserver.Server // nil with an external one
+	conns      []*nats.Conn
+	deployment topology.Deployment
+	events     *eventlog.Log
+	leases     *eventlog.Leases
+	keys       *keyring.Keyring
+	secrets    control.Secrets
+	feed       *control.Feed
+
+	managed     *postgres.Managed // nil with an external one, or without a role that needs it
+	postgresURL string
+	pool        *pgxpool.Pool
+	views       *views.Views
+}
+
+// openLog starts or reaches NATS, and makes sure that the topology is what the table says.
+func (p *platform) openLog(ctx context.Context) error {
+	if p.cfg.NATSURL == "" {
+		srv, err := natsserver.Start(ctx, natsserver.Config{
+			StoreDir: filepath.Join(p.cfg.DataDir, "nats"), Port: p.cfg.NATSPort, Sync: natsserver.Sync(p.cfg.NATSSync), Logger: p.log,
+		})
+		if errors.Is(err, natsserver.ErrPortTaken) {
+			return fmt.Errorf("%w (--nats-port, PILOT_NATS_PORT; -1 takes a free one)", err)
+		}
+		if err != nil {
+			return err
+		}
+		p.server = srv
+	}
+	nc, err := p.connect(ctx, "main")
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	p.events = eventlog.New(js, eventlog.Options{Logger: p.log})
+	first := topology.Deployment{Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas, LaneCap: p.cfg.LaneCap}
+	if _, err := topology.EnsureControl(ctx, js, first); err != nil {
+		return fmt.Errorf("ensure control: %w", err)
+	}
+	recorded, err := topology.EnsureDeployment(ctx, p.events, p.cfg.Partitions, time.Now())
+	if err != nil {
+		return err
+	}
+	p.deployment = first
+	p.deployment.Partitions = recorded.Partitions
+	changes, err := topology.Ensure(ctx, js, p.deployment)
+	if err != nil {
+		return fmt.Errorf("ensure topology: %w", err)
+	}
+	if len(changes) > 0 {
+		p.log.Info().Int("changes", len(changes)).Msg("topology made")
+	}
+	p.leases = eventlog.NewLeases(p.events, p.deployment)
+	return p.openKeys(ctx, nc, js)
+}
+
+// connect opens a connection of its own: a busy reader does not delay another part's acknowledgements.
+func (p *platform) connect(ctx context.Context, name string) (*nats.Conn, error) {
+	client := natsserver.Client{Name: "pilot " + name, OnError: func(err error) {
+		p.log.Warn().Err(err).Str("connection", name).Msg("nats")
+	}}
+	var nc *nats.Conn
+	var err error
+	if p.server != nil {
+		nc, err = p.server.Connect(client)
+	} else {
+		nc, err = natsserver.Connect(ctx, p.cfg.NATSURL, client)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.conns = append(p.conns, nc)
+	return nc, nil
+}
+
+// logFor gives a log over a connection of its own.
+func (p *platform) logFor(ctx context.Context, name string) (*eventlog.Log, error) {
+	nc, err := p.connect(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	return eventlog.New(js, eventlog.Options{Logger: p.log}), nil
+}
+
+func (p *platform) openKeys(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
+	path := p.cfg.MasterKeyPath()
+	master, err := keyring.LoadMaster(path)
+	if errors.Is(err, fs.ErrNotExist) && p.cfg.MasterKeyFile == "" {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("make directory of the master key: %w", err)
+		}
+		if master, err = keyring.CreateMaster(path); err == nil {
+			p.log.Warn().Str("file", path).Msg("a master key was made: keep a copy of this file apart, without it nothing sealed can be read")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("master key: %w", err)
+	}
+	kv, err := js.KeyValue(ctx, topology.BucketKeys)
+	if err != nil {
+		return fmt.Errorf("open bucket of keys: %w", err)
+	}
+	p.keys = keyring.New(keyring.Leader(nc, kv, 0), master, keyring.Options{})
+	p.secrets = control.NewSecrets(p.keys)
+	return nil
+}
+
+// openPostgres runs the managed server or takes the URL. It does not wait for an external one: without it messages are
+// accepted, sent and told to customers all the same (promise P7).
+func (p *platform) openPostgres(ctx context.Context) error {
+	p.postgresURL = p.cfg.PostgresURL
+	if p.postgresURL == "" {
+		m, err := postgres.Start(ctx, postgres.ManagedConfig{
+			DataDir: filepath.Join(p.cfg.DataDir, "postgres"), Port: p.cfg.PostgresPort, Logger: p.log,
+		})
+		if err != nil {
+			return err
+		}
+		p.managed, p.postgresURL = m, m.URL()
+	}
+	pool, err := schema.Open(ctx, p.postgresURL, p.cfg.Schema, postgres.Settings{MaxConns: 16})
+	if err != nil {
+		return err
+	}
+	p.pool = pool
+	return nil
+}
+
+// close lets go of everything, the newest first.
+func (p *platform) close(ctx context.Context) error {
+	var errs []error
+	if p.pool != nil {
+		p.pool.Close()
+	}
+	if p.managed != nil {
+		errs = append(errs, p.managed.Stop(ctx))
+	}
+	for _, nc := range p.conns {
+		errs = append(errs, natsserver.Drain(ctx, nc))
+	}
+	if p.server != nil {
+		errs = append(errs, p.server.Stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// partitions lists the partitions of the deployment.
+func (p *platform) partitions() []events.Partition {
+	out := make([]events.Partition, p.deployment.Partitions)
+	for i := range out {
+		out[i] = events.Partition(i)
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"pilotstatus.dev/api"
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/keyring"
+	"pilotstatus.dev/projections/projector"
+	"pilotstatus.dev/projections/schema"
+	"pilotstatus.dev/projections/views"
+	"pilotstatus.dev/services/dispatcher"
+)
+
+// starters start the roles; each gives its parts to the supervisor.
+var starters = map[Role]func(context.Context, *App) error{
+	RoleProjector:  startProjector,
+	RoleCorrelator: startCorrelator,
+	RoleNotifier:   startNotifier,
+	RoleDispatcher: startDispatcher,
+	RoleIngest:     startIngest,
+	RoleAPI:        startAPI,
+}
+
+// perPartition runs one loop per partition; the first that fails ends the others.
+func (a *App) perPartition(run func(context.Context, events.Partition) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, p := range a.p.partitions() {
+			g.Go(func() error { return run(ctx, p) })
+		}
+		return g.Wait()
+	}
+}
+
+func startProjector(ctx context.Context, a *App) error {
+	log, err := a.p.logFor(ctx, "projector")
+	if err != nil {
+		return err
+	}
+	a.views()
+	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, Logger: a.log})
+	run := a.perPartition(func(ctx context.Context, p events.Partition) error { return pr.Run(ctx, p, source{log}) })
+	a.sup.start(ctx, "projector", func(ctx context.Context) error {
+		if err := schema.Migrate(ctx, a.p.postgresURL, a.p.cfg.Schema); err != nil {
+			return err
+		}
+		return run(ctx)
+	})
+	return nil
+}
+
+// views makes the queries once; projector and API share them, so that a read hears of a commit in the same process.
+func (a *App) views() *views.Views {
+	if a.p.views == nil {
+		a.p.views = views.New(a.p.pool)
+	}
+	return a.p.views
+}
+
+func startDispatcher(ctx context.Context, a *App) error {
+	log, err := a.p.logFor(ctx, "dispatcher")
+	if err != nil {
+		return err
+	}
+	cfg := a.p.cfg
+	rules := queue.DefaultRules()
+	rules.PresumedAfter, rules.Quiet = cfg.PresumedAfter, cfg.Quiet
+	d := dispatcher.New(dispatcher.Config{
+		Settings: dispatcher.Settings{
+			ID: processID(), Rules: rules, Budget: cfg.IntentBudget, CallLimit: cfg.SendLimit, SuccessorWait: cfg.SuccessorWait,
+			LookUps: cfg.LookUps, ProbeEvery: cfg.ProbeEvery, LaneCap: cfg.LaneCap, SkipNumbers: cfg.SkipNumbers,
+		},
+		Partitions: a.p.deployment.Partitions, Log: log, Leases: a.p.leases, Catalog: a.p.feed,
+		Keys: dispatchKeys{keys: a.p.keys, secrets: a.p.secrets},
+		Gateway: func(url, key string) (*evolution.Client, error) {
+			return evolution.New(evolution.Config{
+				BaseURL: url, APIKey: key,
+				Limits: evolution.Limits{Send: cfg.SendLimit, NumberCheck: cfg.NumberLimit, Presence: cfg.PresenceLimit},
+			})
+		},
+		Logger: a.log,
+	})
+	a.sup.start(ctx, "dispatcher", d.Run)
+	a.checks = append(a.checks, api.Check{Name: "dispatcher", Degrades: "sending", Run: func(context.Context) error {
+		if err := a.sup.check("dispatcher"); err != nil {
+			return err
+		}
+		return d.Ready()
+	}})
+	return nil
+}
+
+// processID names this process in leases and lane consumers: a token, new with each start.
+func processID() string {
+	host, err := os.Hostname()
+	if err != nil || !events.ValidToken(host) || len(host) > 20 {
+		host = "host"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
+}
+
+func startAPI(ctx context.Context, a *App) error {
+	log, err := a.p.logFor(ctx, "api")
+	if err != nil {
+		return err
+	}
+	checks := append([]api.Check{
+		{Name: "log", Run: func(ctx context.Context) error {
+			_, err := log.LastSequence(ctx, events.EventsStream(0))
+			return err
+		}},
+		{Name: "control", Run: func(context.Context) error { return a.p.feed.Current() }},
+		{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping},
+	}, a.checks...)
+	for _, name := range a.sup.names() {
+		if name == "control" || name == "dispatcher" {
+			continue
+		}
+		checks = append(checks, api.Check{Name: name, Degrades: name, Run: func(context.Context) error { return a.sup.check(name) }})
+	}
+	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), ViewWait: a.p.cfg.ReadYourWrite}, api.Ports{
+		Catalog: apiCatalog{a.p.feed}, Log: apiLog{log}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
+		Views: apiViews{a.views()}, Heads: apiLog{log}, Checks: checks,
+	})
+	a.urls.API, err = a.serve(ctx, "http", a.p.cfg.HTTPAddr, h)
+	return err
+}
+
+// Version is what `pilot version` prints; the build sets it.
+var Version = "dev"
