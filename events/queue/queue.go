@@ -198,7 +198,7 @@ func (q *Queue) applyFact(rec events.Recorded) {
 	for _, m := range message.Subjects(rec) {
 		e := q.entries[m.ID]
 		if e == nil {
-			if m.QueuedSeq <= q.floor { // ended before the floor, and dropped
+			if m.QueuedSeq > 0 && m.QueuedSeq <= q.floor { // ended before the floor, and dropped
 				continue
 			}
 			e = &Entry{ID: m.ID}

@@ -1,0 +1,91 @@
+package queue
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"pilotstatus.dev/events"
+)
+
+func pendingTape(n int) *tape {
+	p := newTape()
+	classes := events.Classes()
+	for i := range n {
+		p.queued(msg{id: fmt.Sprintf("msg_%032d", i), class: classes[i%6], tenant: fmt.Sprintf("t-%d", i%20), slot: uint8(i % 4)})
+	}
+	return p
+}
+
+// BenchmarkFold is the whole way of messages: queued, started, accepted, with compaction as an owner does it.
+func BenchmarkFold(b *testing.B) {
+	p := newTape()
+	for i := range 10_000 {
+		id := fmt.Sprintf("msg_%032d", i)
+		p.queued(msg{id: id})
+		p.started(id, 1)
+		p.accepted(id, 1, "G"+id)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	n := 0
+	for b.Loop() {
+		q := New(instance, DefaultRules())
+		for _, r := range p.log {
+			q.Apply(r)
+			if n++; n%1000 == 0 {
+				q.Compact(r.Position.Sequence, r.Time)
+			}
+		}
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkTurn is one choice, its start and its acceptance with 100,000 messages pending.
+func BenchmarkTurn(b *testing.B) {
+	p := pendingTape(100_000)
+	q := p.queue(DefaultRules())
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		s, ok := q.Next(p.now)
+		if !ok {
+			b.StopTimer()
+			p = pendingTape(100_000)
+			q = p.queue(DefaultRules())
+			b.StartTimer()
+			continue
+		}
+		p.started(s.Entry.ID, s.Attempt)
+		q.Apply(p.log[len(p.log)-1])
+		p.accepted(s.Entry.ID, s.Attempt, "G")
+		q.Apply(p.log[len(p.log)-1])
+	}
+}
+
+// BenchmarkNext is the choice alone with 100,000 messages pending.
+func BenchmarkNext(b *testing.B) {
+	p := pendingTape(100_000)
+	q := p.queue(DefaultRules())
+	q.Next(p.now)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Next(p.now)
+	}
+}
+
+// BenchmarkMemory reports what a pending message costs in the fold.
+func BenchmarkMemory(b *testing.B) {
+	const n = 100_000
+	p := pendingTape(n)
+	var before, after runtime.MemStats
+	for b.Loop() {
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		q := p.queue(DefaultRules())
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(q)
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n, "B/message")
+}
