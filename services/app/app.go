@@ -12,6 +12,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/api"
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/services/control"
 	"pilotstatus.dev/services/demo"
@@ -121,6 +123,12 @@ func (a *App) URLs() URLs { return a.urls }
 func (a *App) Control() demo.Control {
 	return demo.Control{Log: a.p.events, Feed: a.p.feed, Secrets: a.p.secrets}
 }
+
+// Events gives the log, for who measures or audits.
+func (a *App) Events() *eventlog.Log { return a.p.events }
+
+// Partitions lists the partitions of the deployment.
+func (a *App) Partitions() []events.Partition { return a.p.partitions() }
 
 // Stop stops the roles in reverse order, then the platform; what does not stop until ctx ends is named in the error.
 func (a *App) Stop(ctx context.Context) error {

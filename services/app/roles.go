@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -48,6 +49,12 @@ func startProjector(ctx context.Context, a *App) error {
 	a.views()
 	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, Logger: a.log})
 	run := a.perPartition(func(ctx context.Context, p events.Partition) error { return pr.Run(ctx, p, source{log}) })
+	// Tables before readers, where Postgres is there; where it is not, everything but reads starts without it.
+	first, cancel := context.WithTimeout(ctx, firstMigration)
+	defer cancel()
+	if err := schema.Migrate(first, a.p.postgresURL, a.p.cfg.Schema); err != nil {
+		a.log.Warn().Err(err).Msg("views wait for Postgres")
+	}
 	a.sup.start(ctx, "projector", func(ctx context.Context) error {
 		if err := schema.Migrate(ctx, a.p.postgresURL, a.p.cfg.Schema); err != nil {
 			return err
@@ -56,6 +63,9 @@ func startProjector(ctx context.Context, a *App) error {
 	})
 	return nil
 }
+
+// firstMigration bounds the migration that a start waits for; later ones are tried until they succeed.
+const firstMigration = 15 * time.Second
 
 // views makes the queries once; projector and API share them, so that a read hears of a commit in the same process.
 func (a *App) views() *views.Views {

@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/evolutionsim"
+)
+
+// accept measures how many messages are accepted, and how long a 202 takes.
+func (r *rig) accept(ctx context.Context, s Settings) ([]Figure, error) {
+	bounded, cancel := context.WithTimeout(ctx, s.Accept)
+	defer cancel()
+	var mu sync.Mutex
+	var all []time.Duration
+	began := time.Now()
+	g, gctx := errgroup.WithContext(ctx)
+	for c := range s.Clients {
+		g.Go(func() error {
+			var mine []time.Duration
+			for n := c; bounded.Err() == nil; n += s.Clients {
+				at := time.Now()
+				if _, err := r.post(gctx, n%r.n, n); err != nil {
+					return err
+				}
+				mine = append(mine, time.Since(at))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, mine...)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, fmt.Errorf("measure acceptance: %w", err)
+	}
+	r.accepted = int64(len(all))
+	rate := float64(len(all)) / time.Since(began).Seconds()
+	return append([]Figure{{"accepted", rate, "messages/s"}}, quantiles("accept", all)...), nil
+}
+
+// idle measures from the POST to the gateway's receipt of the request, one message at a time.
+func (r *rig) idle(ctx context.Context, s Settings) ([]Figure, error) {
+	if err := r.drain(ctx); err != nil {
+		return nil, err
+	}
+	base := r.sim.Stats().Accepted
+	var all []time.Duration
+	for n := range s.Idle {
+		at := time.Now()
+		if _, err := r.post(ctx, n%r.n, n); err != nil {
+			return nil, fmt.Errorf("measure idle latency: %w", err)
+		}
+		began, err := r.left(ctx, base+int64(n))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, began.Sub(at))
+	}
+	return quantiles("accept_to_gateway_idle", all), nil
+}
+
+// drain waits until what was accepted before has left.
+func (r *rig) drain(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for r.sim.Stats().Accepted < r.accepted {
+		select {
+		case <-bounded.Done():
+			return fmt.Errorf("drain: %d of %d left: %w", r.sim.Stats().Accepted, r.accepted, bounded.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// left waits until the gateway has taken more than n messages, and says when it got the newest.
+func (r *rig) left(ctx context.Context, n int64) (time.Time, error) {
+	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r.sim.Stats().Accepted > n {
+			entries := r.sim.Ledger(evolutionsim.Filter{}).Entries
+			return entries[len(entries)-1].StartedAt, nil
+		}
+		select {
+		case <-bounded.Done():
+			return time.Time{}, fmt.Errorf("wait for the gateway: %w", bounded.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// delivered measures the whole way: from the first POST to the last receipt bound to its message in the log.
+func (r *rig) delivered(ctx context.Context, s Settings) ([]Figure, error) {
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	var receipts atomic.Int64
+	tails, tctx := errgroup.WithContext(bounded)
+	ended := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(ended) })
+	for _, p := range r.app.Partitions() {
+		from, err := r.app.Events().LastSequence(ctx, events.EventsStream(p))
+		if err != nil {
+			return nil, err
+		}
+		tails.Go(func() error {
+			err := r.app.Events().Tail(tctx, eventlog.TailConfig{
+				Stream: events.EventsStream(p), From: from + 1, HeadersOnly: true,
+				Filters: []string{events.TypeFilter(p, events.GroupReceipt, "delivered")},
+			}, func(_ context.Context, b eventlog.Batch) error {
+				if receipts.Add(int64(len(b.Events))) >= int64(s.Messages) {
+					stop()
+				}
+				return nil
+			})
+			if tctx.Err() != nil {
+				return nil
+			}
+			return err
+		})
+	}
+	began := time.Now()
+	var next atomic.Int64
+	clients, cctx := errgroup.WithContext(bounded)
+	for range s.Clients {
+		clients.Go(func() error {
+			for n := next.Add(1) - 1; n < int64(s.Messages); n = next.Add(1) - 1 {
+				if _, err := r.post(cctx, int(n)%r.n, int(n)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := clients.Wait(); err != nil {
+		return nil, fmt.Errorf("measure delivery: %w", err)
+	}
+	select {
+	case <-ended:
+	case <-bounded.Done():
+		return nil, fmt.Errorf("measure delivery: %d of %d receipts: %w", receipts.Load(), s.Messages, bounded.Err())
+	}
+	elapsed := time.Since(began)
+	cancel()
+	if err := tails.Wait(); err != nil {
+		return nil, err
+	}
+	return []Figure{{"delivered", float64(s.Messages) / elapsed.Seconds(), "messages/s"}}, nil
+}

@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/apikey"
+	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/services/app"
+	"pilotstatus.dev/services/control"
+)
+
+const (
+	tenant  = "bench"
+	project = "bench-project"
+	tplName = "bench-template"
+)
+
+// rig is the deployment that is measured, its gateway, and a key per instance.
+type rig struct {
+	cfg    app.Config
+	log    zerolog.Logger
+	sim    *evolutionsim.Server
+	app    *app.App
+	keys   []string
+	client *http.Client
+	set    bool
+	n      int
+
+	accepted int64 // while nothing was dispatched
+}
+
+func newRig(ctx context.Context, cfg app.Config, s Settings, log zerolog.Logger) (*rig, error) {
+	opts := evolutionsim.Options{
+		Receipts: evolutionsim.Receipts{ServerAck: evolutionsim.Never, DeliveryAck: 0, Read: evolutionsim.Never},
+	}
+	for i := range s.Instances {
+		opts.Instances = append(opts.Instances, evolutionsim.Instance{Name: instanceID(i), Number: fmt.Sprintf("551190000%04d", i), State: "open"})
+	}
+	sim, err := evolutionsim.Start(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("start simulated gateway: %w", err)
+	}
+	return &rig{
+		cfg: cfg, log: log, sim: sim, n: s.Instances,
+		client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * s.Clients}},
+	}, nil
+}
+
+func instanceID(i int) string { return fmt.Sprintf("bench-%d", i) }
+
+func (r *rig) start(ctx context.Context, roles ...app.Role) error {
+	a, err := app.Start(ctx, r.cfg, roles, r.log)
+	if err != nil {
+		return err
+	}
+	r.app = a
+	if r.set {
+		return nil
+	}
+	r.set = true
+	return r.define(ctx)
+}
+
+func (r *rig) stop(ctx context.Context) error {
+	if r.app == nil {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StopWithin)
+	defer cancel()
+	err := r.app.Stop(bounded)
+	r.app = nil
+	return err
+}
+
+func (r *rig) close(ctx context.Context) {
+	if err := r.stop(ctx); err != nil {
+		r.log.Error().Err(err).Msg("stop")
+	}
+	r.client.CloseIdleConnections()
+	r.sim.Close()
+}
+
+// define writes the tenant, a template, and an unpaced instance with a key of its own, as often as asked.
+func (r *rig) define(ctx context.Context) error {
+	c := r.app.Control()
+	author := control.Author{By: "operator:bench"}
+	var last uint64
+	var err error
+	set := func(seq uint64, e error) {
+		last, err = max(last, seq), errors.Join(err, e)
+	}
+	set(control.Define(ctx, c.Log, events.KindTenant, tenant, events.Tenant{ID: tenant, Name: tenant}, author, 0))
+	set(control.Define(ctx, c.Log, events.KindProject, project, events.Project{
+		ID: project, TenantID: tenant, Name: project, ProductionApproved: true, RetentionDays: 30,
+	}, author, 0))
+	set(control.Define(ctx, c.Log, events.KindTemplate, tplName, events.Template{
+		ID: tplName, TenantID: tenant, ProjectID: project, Name: tplName, Category: events.Utility,
+		Versions: []events.TemplateVersion{{
+			Version: 1, Structure: json.RawMessage(`{"body":{"text":"Order {{n}} is on its way to you."}}`),
+			State: events.TemplateApproved, ApprovedForProduction: true,
+		}},
+	}, author, 0))
+	for i := range r.n {
+		if err != nil {
+			return fmt.Errorf("define: %w", err)
+		}
+		id := instanceID(i)
+		inst := events.Instance{
+			ID: id, TenantID: tenant, Name: id, DisplayName: id, GatewayURL: r.sim.URL(), Concurrency: 1, MaxConcurrency: 1,
+		}
+		if inst.GatewayKey, err = c.Secrets.Seal(ctx, id, []byte(r.sim.APIKey())); err != nil {
+			return err
+		}
+		ingress := control.Ingress{IngressSecret: events.IngressSecret{Token: "token-" + id + rand.Text(), Secret: rand.Text()}}
+		if inst, err = c.Secrets.SealIngress(ctx, inst, ingress); err != nil {
+			return err
+		}
+		set(control.Define(ctx, c.Log, events.KindInstance, id, inst, author, 0))
+		k, e := apikey.Generate(events.Live, rand.Reader)
+		if e != nil {
+			return e
+		}
+		sum := k.SHA256()
+		set(control.Define(ctx, c.Log, events.KindKey, "key-"+id, events.Key{
+			ID: "key-" + id, TenantID: tenant, ProjectID: project, Environment: events.Live, Name: id, PublicID: k.PublicID(),
+			SHA256: hex.EncodeToString(sum[:]), InstanceID: id, CreatedAt: time.Now().UTC(),
+		}, author, 0))
+		r.keys = append(r.keys, k.Reveal())
+	}
+	if err != nil {
+		return fmt.Errorf("define: %w", err)
+	}
+	return c.Feed.Await(ctx, last)
+}
+
+// post sends one message from an instance and gives its id.
+func (r *rig) post(ctx context.Context, instance, n int) (string, error) {
+	body, err := json.Marshal(map[string]any{
+		"templateId": tplName, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+n%20),
+		"variables": map[string]string{"n": fmt.Sprint(n)},
+	})
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.app.URLs().API+"/v1/messages/send", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("x-api-key", r.keys[instance])
+	req.Header.Set("content-type", "application/json")
+	res, err := r.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	if err != nil {
+		return "", err
+	}
+	if res.StatusCode != http.StatusAccepted {
+		return "", fmt.Errorf("send answered %d: %s", res.StatusCode, raw)
+	}
+	var accepted struct {
+		ID string `json:"id"`
+	}
+	return accepted.ID, json.Unmarshal(raw, &accepted)
+}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"pilotstatus.dev/services/bench"
+)
+
+type benchCmd struct {
+	Clients   int           `help:"Parallel clients." default:"32"`
+	Instances int           `help:"Unpaced instances." default:"50"`
+	Messages  int           `help:"Messages of the delivered figure." default:"10000"`
+	Accept    time.Duration `help:"How long acceptance is measured." default:"5s"`
+	Idle      int           `help:"Messages of the idle figure." default:"300"`
+	Dir       string        `help:"Directory on the disk to measure; empty is a temporary one." type:"path"`
+	LogLevel  string        `help:"Least level that is logged." enum:"debug,info,warn,error" default:"error" env:"PILOT_LOG_LEVEL"`
+}
+
+// Run measures and prints figures.
+func (c *benchCmd) Run(s *session) (err error) {
+	dir := c.Dir
+	if dir == "" {
+		if dir, err = scratch("pilot-bench-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	return bench.Run(s.ctx, dir, bench.Settings{
+		Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
+	}, s.stdout, logger(c.LogLevel, "console", s.stderr))
+}
