@@ -198,7 +198,7 @@ func (s *Leases) create(ctx context.Context) (jetstream.KeyValue, error) {
 // bucketMissing reports that no server knows the bucket.
 func bucketMissing(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
-		errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+		errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrStreamNotFound)
 }
 
 var _ topology.Control = (*Log)(nil)
