@@ -37,10 +37,13 @@ type Ingresses interface {
 	Ingress(ctx context.Context, in events.Instance) (control.Ingress, error)
 }
 
-// Hasher gives the keyed hash under which a jid may be stored.
+// Hasher gives the keyed hash under which something personal may be stored.
 type Hasher interface {
-	HashJID(ctx context.Context, tenant, jid string) (string, error)
+	Hash(ctx context.Context, tenant, purpose string, data []byte) (string, error)
 }
+
+// PurposeJID separates hashes of jids from all others.
+const PurposeJID = "jid"
 
 // Appender stores events outside the fenced group.
 type Appender interface {
@@ -155,7 +158,7 @@ func (in *Ingest) store(ctx context.Context, instance events.Instance, p events.
 		body := o.Body
 		body.ReceivedAt = received
 		if o.JID != "" {
-			hash, err := in.hasher.HashJID(ctx, instance.TenantID, o.JID)
+			hash, err := in.hasher.Hash(ctx, instance.TenantID, PurposeJID, []byte(o.JID))
 			if err != nil {
 				return "", fmt.Errorf("hash jid: %w", err)
 			}

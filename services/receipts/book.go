@@ -1,0 +1,224 @@
+package receipts
+
+import (
+	"container/list"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+// key is what a receipt names: a key id means nothing without its instance.
+type key struct{ instance, id string }
+
+// tracked is what the log says of one message, as far as receipts need it.
+type tracked struct {
+	id, instance, tenant string
+	queuedSeq            uint64
+	keys                 []key
+	since                time.Time // stored time of the first event seen
+	left                 bool      // accepted or proved
+	ended                bool      // refused or closed
+	open                 int       // number of the attempt under way; 0 when none is
+	openedAt             time.Time // when that was first read here
+	recorded             map[events.Status]bool
+}
+
+// claim says which attempt of which message has a key id.
+type claim struct {
+	message *tracked
+	attempt int
+}
+
+// sighting is one thing a gateway said about a key id.
+type sighting struct {
+	state    events.Status
+	word     string
+	at       time.Time
+	received time.Time
+}
+
+// held are the sightings of a key id that cannot be recorded yet.
+type held struct {
+	key     key
+	seen    []sighting // one a state, in order of arrival
+	since   time.Time
+	nextAsk time.Time
+}
+
+// book is the correlator's memory: pure, guarded by its owner, bounded in time and number.
+type book struct {
+	claims    map[key]claim
+	messages  map[string]*list.Element // of *tracked
+	order     *list.List               // oldest first
+	group     map[string]uint64        // last sequence of an instance's fenced group
+	first     uint64                   // first sequence ever seen here
+	held      map[key]*list.Element    // of *held
+	heldOrder *list.List
+	maxKept   int
+	maxHeld   int
+}
+
+func newBook(maxKept, maxHeld int) *book {
+	return &book{
+		claims: map[key]claim{}, messages: map[string]*list.Element{}, order: list.New(), group: map[string]uint64{},
+		held: map[key]*list.Element{}, heldOrder: list.New(), maxKept: maxKept, maxHeld: maxHeld,
+	}
+}
+
+// apply takes an event of the log in and gives the keys for which something is held that may be recorded now.
+func (b *book) apply(rec events.Recorded, now time.Time) []key {
+	addr, err := events.ParseEventSubject(rec.Address)
+	if err != nil {
+		return nil
+	}
+	if b.first == 0 {
+		b.first = rec.Position.Sequence
+	}
+	if addr.Group == events.GroupDispatch {
+		b.group[addr.Instance] = max(b.group[addr.Instance], rec.Position.Sequence)
+	}
+	if closed, ok := rec.Body.(*events.DispatchClosed); ok {
+		for _, m := range closed.Messages {
+			if e := b.messages[m.ID]; e != nil {
+				m := e.Value.(*tracked)
+				m.ended, m.open = true, 0
+			}
+		}
+		return nil
+	}
+	if rec.Subject == "" || (addr.Group != events.GroupDispatch && addr.Group != events.GroupReceipt) {
+		return nil
+	}
+	m := b.track(rec.Subject, addr.Instance, rec.Stored)
+	if rec.TenantID != "" {
+		m.tenant = rec.TenantID
+	}
+	if rec.QueuedSeq > 0 {
+		m.queuedSeq = rec.QueuedSeq
+	}
+	switch rec.Type {
+	case events.TypeDispatchStarted:
+		m.open, m.openedAt = rec.Attempt, now
+	case events.TypeDispatchAccepted, events.TypeDispatchProved:
+		m.left, m.open = true, 0
+	case events.TypeDispatchRefused:
+		m.ended, m.open = true, 0
+	case events.TypeDispatchDeferred, events.TypeDispatchUnknown, events.TypeDispatchDisproved:
+		m.open = 0
+	case events.TypeReceiptSent, events.TypeReceiptDelivered, events.TypeReceiptRead, events.TypeReceiptFailed:
+		m.recorded[receiptState(rec.Type)] = true
+	}
+	if rec.GatewayID != "" && addr.Group == events.GroupDispatch {
+		b.claim(key{addr.Instance, rec.GatewayID}, m, rec.Attempt)
+	}
+	var ready []key
+	for _, k := range m.keys {
+		if b.held[k] != nil {
+			ready = append(ready, k)
+		}
+	}
+	return ready
+}
+
+func (b *book) track(id, instance string, since time.Time) *tracked {
+	if e := b.messages[id]; e != nil {
+		return e.Value.(*tracked)
+	}
+	m := &tracked{id: id, instance: instance, since: since, recorded: map[events.Status]bool{}}
+	b.messages[id] = b.order.PushBack(m)
+	for b.order.Len() > b.maxKept {
+		b.forget(b.order.Front())
+	}
+	return m
+}
+
+// claim binds a key id. The first message that has it keeps it: WhatsApp gives each id once.
+func (b *book) claim(k key, m *tracked, attempt int) {
+	if _, taken := b.claims[k]; !taken {
+		b.claims[k] = claim{m, attempt}
+		m.keys = append(m.keys, k)
+	}
+}
+
+func (b *book) forget(e *list.Element) {
+	m := b.order.Remove(e).(*tracked)
+	delete(b.messages, m.id)
+	for _, k := range m.keys {
+		delete(b.claims, k)
+	}
+}
+
+// prune forgets messages first seen before kept, and what is held since before unmatched.
+func (b *book) prune(kept, unmatched time.Time) {
+	for e := b.order.Front(); e != nil && e.Value.(*tracked).since.Before(kept); e = b.order.Front() {
+		b.forget(e)
+	}
+	for e := b.heldOrder.Front(); e != nil && e.Value.(*held).since.Before(unmatched); e = b.heldOrder.Front() {
+		b.drop(e)
+	}
+}
+
+// hold keeps a sighting until its message is known.
+func (b *book) hold(k key, s sighting) {
+	e := b.held[k]
+	if e == nil {
+		e = b.heldOrder.PushBack(&held{key: k, since: s.received})
+		b.held[k] = e
+		for b.heldOrder.Len() > b.maxHeld {
+			b.drop(b.heldOrder.Front())
+		}
+	}
+	h := e.Value.(*held)
+	for _, seen := range h.seen {
+		if seen.state == s.state {
+			return
+		}
+	}
+	h.seen = append(h.seen, s)
+}
+
+// release ends the holding of one state of a key.
+func (b *book) release(k key, state events.Status) {
+	e := b.held[k]
+	if e == nil {
+		return
+	}
+	h := e.Value.(*held)
+	for i, s := range h.seen {
+		if s.state == state {
+			h.seen = append(h.seen[:i:i], h.seen[i+1:]...)
+			break
+		}
+	}
+	if len(h.seen) == 0 {
+		b.drop(e)
+	}
+}
+
+func (b *book) drop(e *list.Element) {
+	delete(b.held, b.heldOrder.Remove(e).(*held).key)
+}
+
+// sightings gives what is held for a key, in order of arrival.
+func (b *book) sightings(k key) []sighting {
+	e := b.held[k]
+	if e == nil {
+		return nil
+	}
+	return append([]sighting(nil), e.Value.(*held).seen...)
+}
+
+// receiptTypes are the wire names of receipts by public status.
+var receiptTypes = map[events.Status]string{
+	events.StatusSent: events.TypeReceiptSent, events.StatusDelivered: events.TypeReceiptDelivered,
+	events.StatusRead: events.TypeReceiptRead, events.StatusFailed: events.TypeReceiptFailed,
+}
+
+func receiptState(wireType string) events.Status {
+	for state, t := range receiptTypes {
+		if t == wireType {
+			return state
+		}
+	}
+	return ""
+}

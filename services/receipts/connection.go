@@ -1,0 +1,119 @@
+package receipts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+// instanceState is what is known of the connection of an instance.
+type instanceState struct {
+	recorded   string    // wire name of the last opened, closed or parked event; "" when none was read
+	recordedAt time.Time // stored time of it
+	recordedBy uint64    // sequence of the observation it stands for; 0 when it is not a correlator's
+	said       Connection
+	saidAt     time.Time // stored time of the observation
+	saidBy     events.Position
+}
+
+// learnInstance takes an event of an instance in. The caller holds mu.
+func (c *Correlator) learnInstance(rec events.Recorded) {
+	switch rec.Type {
+	case events.TypeInstanceOpened, events.TypeInstanceClosed, events.TypeInstanceParked:
+		if addr, err := events.ParseEventSubject(rec.Address); err == nil {
+			i := c.instanceState(addr.Instance)
+			i.recorded, i.recordedAt, i.recordedBy = rec.Type, rec.Stored, saidBy(rec)
+		}
+	}
+}
+
+// saidBy gives the sequence of the observation that an event of a correlator stands for, 0 for an event of anybody else.
+func saidBy(rec events.Recorded) uint64 {
+	at, err := events.ParsePosition(rec.ID[strings.LastIndex(rec.ID, ".")+1:])
+	if err != nil || rec.Source != source {
+		return 0
+	}
+	return at.Sequence
+}
+
+// older reports whether what the gateway last said came before what the log says of the instance.
+func (i instanceState) older() bool {
+	if i.recordedBy > 0 {
+		return i.saidBy.Sequence <= i.recordedBy
+	}
+	return !i.saidAt.After(i.recordedAt)
+}
+
+func (c *Correlator) instanceState(id string) *instanceState {
+	i := c.instances[id]
+	if i == nil {
+		i = &instanceState{}
+		c.instances[id] = i
+	}
+	return i
+}
+
+// connection takes what a gateway says of an instance's connection, in order. Of the past only the last word counts: it is
+// compared with the log when the past was read.
+func (c *Correlator) connection(ctx context.Context, instance string, rec events.Recorded, o events.GatewayObserved) {
+	said := ConnectionOf(o)
+	if said == ConnectionSame {
+		return
+	}
+	c.mu.Lock()
+	i := c.instanceState(instance)
+	i.said, i.saidAt, i.saidBy = said, rec.Stored, rec.Position
+	live := c.live
+	c.mu.Unlock()
+	if live {
+		c.settle(ctx, instance)
+	}
+}
+
+// settleAll settles every instance.
+func (c *Correlator) settleAll(ctx context.Context) {
+	c.mu.Lock()
+	ids := make([]string, 0, len(c.instances))
+	for id := range c.instances {
+		ids = append(ids, id)
+	}
+	c.mu.Unlock()
+	for _, id := range ids {
+		c.settle(ctx, id)
+	}
+}
+
+// settle appends what the gateway last said of an instance where that changes what the log says, once. A word older than the
+// log's own is history.
+func (c *Correlator) settle(ctx context.Context, instance string) {
+	c.mu.Lock()
+	i := *c.instanceState(instance)
+	c.mu.Unlock()
+	wire, name := events.TypeInstanceClosed, "closed"
+	if i.said == ConnectionOpen {
+		wire, name = events.TypeInstanceOpened, "opened"
+	}
+	if i.said == ConnectionSame || i.recorded == wire || i.older() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.settings.CallLimit)
+	defer cancel()
+	_, err := c.log.Append(ctx, events.Event{
+		Envelope: events.Envelope{
+			ID: fmt.Sprintf("%s.%s.%s", instance, name, i.saidBy), Type: wire, Source: source, Time: time.Now(),
+		},
+		Address: events.EventSubject(c.partition, instance, events.GroupInstance, name),
+		Body:    &events.InstanceChanged{By: "correlator", Reason: "the gateway said so"},
+	})
+	if err != nil { // the next sweep settles it
+		c.settings.Logger.Warn().Err(err).Str("instance", instance).Msg("connection of an instance was not recorded")
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.instanceState(instance) // until the tail brings the event itself
+	s.recorded, s.recordedAt, s.recordedBy = wire, i.saidAt, i.saidBy.Sequence
+}

@@ -1,0 +1,136 @@
+package receipts
+
+import (
+	"context"
+	"time"
+)
+
+// pruneEach is how often old entries are forgotten.
+const pruneEach = time.Minute
+
+// sweep records what is held as soon as its message is known, asks the Finder about what stays unknown, and forgets what is old.
+func (c *Correlator) sweep(ctx context.Context) error {
+	tick := time.NewTicker(c.settings.Sweep)
+	defer tick.Stop()
+	pruned := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.wake:
+			c.recordDue(ctx)
+			continue
+		case <-tick.C:
+		}
+		c.recordDue(ctx)
+		c.ask(ctx)
+		c.settleAll(ctx)
+		if now := time.Now(); now.Sub(pruned) >= pruneEach {
+			pruned = now
+			c.mu.Lock()
+			c.book.prune(now.Add(-c.settings.Kept), now.Add(-c.settings.Unmatched))
+			c.mu.Unlock()
+		}
+		c.mu.Lock()
+		n := len(c.book.held)
+		c.mu.Unlock()
+		c.settings.Metrics.unmatched.WithLabelValues(c.partition.String()).Set(float64(n))
+	}
+}
+
+// recordDue tries everything that is due; what still cannot be recorded is due again.
+func (c *Correlator) recordDue(ctx context.Context) {
+	c.mu.Lock()
+	due := c.due
+	c.due = map[key]struct{}{}
+	c.mu.Unlock()
+	for k := range due {
+		c.mu.Lock()
+		seen := c.book.sightings(k)
+		c.mu.Unlock()
+		for _, s := range seen {
+			if !c.recordHeld(ctx, k, s) {
+				break // the others have to wait for the same thing
+			}
+		}
+	}
+}
+
+func (c *Correlator) recordHeld(ctx context.Context, k key, s sighting) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.settings.CallLimit)
+	defer cancel()
+	out, err := c.record(ctx, k, s)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.settings.Logger.Warn().Err(err).Str("instance", k.instance).Msg("held receipt was not recorded")
+		}
+		c.mu.Lock()
+		c.due[k] = struct{}{}
+		c.mu.Unlock()
+		return false
+	}
+	if out == outcomeBound {
+		c.settings.Metrics.observed.WithLabelValues(string(outcomeBound)).Inc()
+	}
+	return out != outcomeHeld
+}
+
+// ask looks up messages that are older than memory. When the read side is down the receipts wait.
+func (c *Correlator) ask(ctx context.Context) {
+	if c.settings.Finder == nil {
+		return
+	}
+	for _, k := range c.questions(time.Now()) {
+		known, found, err := c.find(ctx, k)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.settings.Logger.Warn().Err(err).Msg("messages cannot be looked up; older receipts wait")
+			}
+			return
+		}
+		c.mu.Lock()
+		if e := c.book.held[k]; e != nil {
+			e.Value.(*held).nextAsk = time.Now().Add(c.settings.Ask)
+		}
+		if found {
+			c.adopt(k, known)
+		}
+		c.mu.Unlock()
+	}
+}
+
+func (c *Correlator) find(ctx context.Context, k key) (Known, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.settings.CallLimit)
+	defer cancel()
+	return c.settings.Finder.ByGatewayID(ctx, k.instance, k.id)
+}
+
+// questions lists key ids that no event in memory has, oldest first.
+func (c *Correlator) questions(now time.Time) []key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []key
+	for e := c.book.heldOrder.Front(); e != nil && len(out) < c.settings.AskLimit; e = e.Next() {
+		h := e.Value.(*held)
+		if _, known := c.book.claims[h.key]; !known && now.Sub(h.since) >= c.settings.Grace && !now.Before(h.nextAsk) {
+			out = append(out, h.key)
+		}
+	}
+	return out
+}
+
+// adopt takes in what the read side knows. The caller holds mu.
+func (c *Correlator) adopt(k key, known Known) {
+	m := c.book.track(known.MessageID, k.instance, time.Now())
+	if m.tenant == "" {
+		m.tenant, m.queuedSeq = known.TenantID, known.QueuedSeq
+	}
+	m.left = m.left || known.Left
+	m.ended = m.ended || known.Ended
+	for _, state := range known.Recorded {
+		m.recorded[state] = true
+	}
+	c.book.claim(k, m, max(known.Attempt, 1))
+	c.due[k] = struct{}{}
+	c.signal()
+}
