@@ -18,7 +18,8 @@ import (
 func document(cfg Config) huma.Config {
 	c := huma.DefaultConfig("Pilot API", cfg.Version)
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", "", nil
-	c.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat}
+	// huma looks a problem's media type up by its suffix.
+	c.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
 	c.Info.Description = "Sends WhatsApp messages and tells the truth about each one. Every path is also served under /api. " +
 		"Errors are RFC 9457 problem documents. New fields may appear in any answer: ignore what you do not know."
 	c.Servers = []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The same, for /v1 paths."}}
