@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +201,9 @@ func TestScheduleFiresOnceInTimeWithoutItsHeaders(t *testing.T) {
 		return err == nil && s.CachedInfo().State.Msgs == 0
 	})
 	stop()
-	<-done
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("consume ended with %v", err)
+	}
 	if len(got) != 0 {
 		t.Error("it fired twice")
 	}

@@ -172,7 +172,6 @@ func TestConsumeStopsGracefully(t *testing.T) {
 	}
 	// What waited was given back: it comes at once, not after a minute.
 	rest := w.consume(t, eventlog.DurableConfig{Concurrency: 3}, ack(t))
-	_ = rest
 	eventually(t, "the rest", func() bool { return len(rest.sequences()) >= 17 })
 	rest.end(t)
 	got := append(k.sequences(), rest.sequences()...)
@@ -189,15 +188,16 @@ func TestConsumeBoundsWhatRuns(t *testing.T) {
 	var now, most atomic.Int32
 	k := w.consume(t, eventlog.DurableConfig{Stream: events.EventsStream(part), Durable: "test", Concurrency: 4}, func(ctx context.Context, d *eventlog.Delivery) {
 		n := now.Add(1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		if n > 4 {
+			most.Store(n)
 		}
 		ack(t)(ctx, d)
 		now.Add(-1)
 	})
 	eventually(t, "all", func() bool { return len(k.sequences()) == 40 })
 	k.end(t)
-	if most.Load() > 4 {
-		t.Errorf("%d handlers at once", most.Load())
+	if n := most.Load(); n > 0 {
+		t.Errorf("%d handlers at once", n)
 	}
 }
 

@@ -52,6 +52,7 @@ func (o Options) withDefaults() Options {
 			*d.field = d.value
 		}
 	}
+	o.Heartbeat = max(o.Heartbeat, 500*time.Millisecond) // what the server takes
 	return o
 }
 
