@@ -214,6 +214,9 @@ func (q *Queue) Open() []*Entry { return bySeq(q.ix.open) }
 // Unknown lists the entries with an attempt that is unknown, and those that left without a known gateway id: look-ups ask about them.
 func (q *Queue) Unknown() []*Entry { return bySeq(q.ix.unknown) }
 
+// Ghosts lists the entries that ended while an attempt was unknown: look-ups count what may be theirs.
+func (q *Queue) Ghosts() []*Entry { return bySeq(q.ix.ghosts) }
+
 func bySeq(set map[*Entry]struct{}) []*Entry {
 	out := make([]*Entry, 0, len(set))
 	for e := range set {

@@ -16,6 +16,7 @@ type index struct {
 	open      map[*Entry]struct{}
 	unknown   map[*Entry]struct{}
 	overdue   map[*Entry]struct{} // an end may be due
+	ghosts    map[*Entry]struct{} // ended while an attempt was unknown
 	settled   []*Entry
 	aside     []*Entry // ready, but accepted after a drain began
 	aging     int      // turns taken while a lower class waited
@@ -24,6 +25,7 @@ type index struct {
 func newIndex() index {
 	return index{
 		ready: map[events.Class]*classQueue{}, open: map[*Entry]struct{}{}, unknown: map[*Entry]struct{}{}, overdue: map[*Entry]struct{}{},
+		ghosts: map[*Entry]struct{}{},
 	}
 }
 
@@ -45,6 +47,7 @@ func (q *Queue) reindex(e *Entry) {
 	s := e.sum
 	set(q.ix.open, e, s.Open() > 0) // also when proved: its call may be under way
 	set(q.ix.unknown, e, e.queued && ((s.Outstanding() > 0 && !s.Settled()) || e.Unbound()))
+	set(q.ix.ghosts, e, e.Ghost())
 	if !e.queued || s.Settled() {
 		delete(q.ix.overdue, e)
 		q.ix.settled = append(q.ix.settled, e)

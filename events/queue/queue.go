@@ -61,6 +61,7 @@ type Queue struct {
 	unreadable bool   // a fenced event this process cannot read
 	floor      uint64 // events up to here are folded for good
 	latest     time.Time
+	trimmed    time.Time            // latest when gateway ids were last let go
 	bound      map[string]time.Time // gateway ids of messages that left, by when
 
 	opened, closed, paused, resumed, draining, parked uint64 // sequence of the newest event of each kind
@@ -243,20 +244,36 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 		if q.entries[e.ID] == e {
 			delete(q.entries, e.ID)
 		}
+		delete(q.ix.ghosts, e)
 	}
 	q.ix.waiting.prune(len(q.entries))
 	q.ix.deadlines.prune(len(q.entries))
-	if len(q.bound) > boundLimit {
-		for id, at := range q.bound {
-			if q.latest.Sub(at) > time.Hour {
-				delete(q.bound, id)
+	q.trimBound()
+}
+
+// boundLimit is how many gateway ids are kept before the old ones are let go.
+const boundLimit = 256
+
+// trimBound lets go of the gateway ids older than an hour, and than every attempt a look-up still asks about.
+func (q *Queue) trimBound() {
+	if len(q.bound) <= boundLimit || q.latest.Sub(q.trimmed) < time.Minute {
+		return
+	}
+	q.trimmed = q.latest
+	oldest := q.latest.Add(-time.Hour)
+	for e := range q.ix.unknown {
+		for _, a := range e.sum.Attempts {
+			if a.State == message.AttemptUnknown && a.StartedAt.Add(-time.Minute).Before(oldest) {
+				oldest = a.StartedAt.Add(-time.Minute)
 			}
 		}
 	}
+	for id, at := range q.bound {
+		if at.Before(oldest) {
+			delete(q.bound, id)
+		}
+	}
 }
-
-// boundLimit is how many gateway ids are kept before those older than an hour are let go.
-const boundLimit = 256
 
 func (q *Queue) droppable(e *Entry, now time.Time) bool {
 	if len(e.Record) > 0 && e.Record[len(e.Record)-1].Seq > q.floor {
@@ -268,7 +285,16 @@ func (q *Queue) droppable(e *Entry, now time.Time) bool {
 	if !e.queued {
 		return true // a fact of a message whose acceptance lies below the floor and was dropped
 	}
+	if e.Ghost() { // a row at the gateway may be its
+		return len(q.ix.unknown) == 0 && now.Sub(e.sum.End.At) > q.rules.BindWindow
+	}
 	return !e.Unbound() || now.Sub(e.sum.LeftAt) > q.rules.BindWindow
+}
+
+// Ghost reports whether the message ended while an attempt of it was unknown. It is over, but what the gateway shows of it must
+// not be taken for another message with the same text.
+func (e *Entry) Ghost() bool {
+	return e.queued && e.sum.End != nil && e.sum.Outstanding() > 0 && !e.sum.Proved
 }
 
 // Unbound reports whether the message left and its gateway id is not known.

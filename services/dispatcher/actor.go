@@ -188,8 +188,8 @@ func (a *actor) nap() time.Duration {
 			until(at.Add(a.p.d.set.SuccessorWait))
 		}
 	}
-	for _, l := range a.lookups {
-		if !l.busy {
+	if a.pending == 0 {
+		for _, l := range a.lookups {
 			until(l.next)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 type lookup struct {
 	next  time.Time
 	asked int
-	busy  bool
 }
 
 // suspect is one attempt a look-up asks about.
@@ -27,99 +26,107 @@ type suspect struct {
 	attempt int
 	since   time.Time // its intent
 	binding bool      // it was accepted; only its gateway id is missing
-	number  string    // digits, once unsealed
-	text    string
+	ghost   bool      // its message has ended: a row may be its, but it is not proved any more
+}
+
+// sameText is attempts that the gateway's rows cannot tell apart, and the rows found for them.
+type sameText struct {
+	number, text string
+	suspects     []suspect // oldest first
+	rows         []evolution.Record
 }
 
 type lookupResult struct {
-	ids   []string
-	found []finding
+	asked  []suspect
+	groups []*sameText
 }
 
-type finding struct {
-	suspect   suspect
-	gatewayID string
-}
-
-// lookUp asks the gateway about the messages whose look-up is due: all of them in one go, beside the actor, since the
-// gateway may hang. At most one look-up of an instance is under way.
+// lookUp asks the gateway as soon as one look-up is due. It asks about every attempt that may have left, since a row can belong
+// to any with the same text; beside the actor, since the gateway may hang. At most one look-up of an instance is under way.
 func (a *actor) lookUp(ctx context.Context) {
 	if a.pending > 0 {
 		return
 	}
 	now := time.Now()
-	var due []suspect
+	due := false
 	a.mu.Lock()
+	all := a.suspects()
+	a.mu.Unlock()
 	live := map[string]bool{}
-	for _, e := range a.q.Unknown() {
-		live[e.ID] = true
-		l := a.lookups[e.ID]
+	for _, s := range all {
+		if s.ghost {
+			continue
+		}
+		live[s.message.ID] = true
+		l := a.lookups[s.message.ID]
 		if l == nil {
 			l = &lookup{next: now.Add(a.p.d.set.LookUps[0])}
-			a.lookups[e.ID] = l
+			a.lookups[s.message.ID] = l
 		}
-		if !l.next.After(now) && len(due) < maxSuspects {
-			due = append(due, suspects(e)...)
-			l.busy = true
-		}
+		due = due || !l.next.After(now)
 	}
-	a.mu.Unlock()
 	for id := range a.lookups {
 		if !live[id] {
 			delete(a.lookups, id)
 		}
 	}
-	if len(due) == 0 {
+	inst, known := a.p.d.instance(a.id)
+	if !due || !known {
 		return
 	}
-	inst, ok := a.p.d.instance(a.id)
+	if len(all) > maxSuspects {
+		a.log.Error().Int("attempts", len(all)).Msg("too many attempts are unknown to look them up; they end presumed, or by receipts")
+		a.lookedUp(all)
+		return
+	}
 	a.pending++
 	a.p.wg.Go(func() {
-		r := lookupResult{}
-		for _, s := range due {
-			r.ids = append(r.ids, s.message.ID)
+		bounded, cancel := context.WithTimeout(ctx, a.p.d.set.LookUpLimit)
+		defer cancel()
+		groups, err := a.ask(bounded, inst, all)
+		if err != nil {
+			a.log.Warn().Err(err).Int("attempts", len(all)).Msg("look-up")
+			groups = nil
 		}
-		if ok {
-			bounded, cancel := context.WithTimeout(ctx, a.p.d.set.LookUpLimit)
-			defer cancel()
-			found, err := a.ask(bounded, inst, due)
-			if err != nil {
-				a.log.Warn().Err(err).Int("attempts", len(due)).Msg("look-up")
-			}
-			r.found = found
-		}
-		a.results <- r // room for it: one is under way at a time
+		a.results <- lookupResult{asked: all, groups: groups} // room for it: one is under way at a time
 	})
 }
 
 // maxSuspects bounds one look-up.
-const maxSuspects = 50
+const maxSuspects = 1000
 
-func suspects(e *queue.Entry) []suspect {
-	m := events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}
+// suspects lists the attempts of the instance that may have left without our knowing their gateway id, oldest first. The
+// caller holds a.mu.
+func (a *actor) suspects() []suspect {
 	var out []suspect
-	for i, at := range e.Summary().Attempts {
-		unbound := e.Unbound() && at.State == message.AttemptAccepted
-		if at.State == message.AttemptUnknown || unbound {
-			out = append(out, suspect{message: m, tenant: e.Lane.Tenant, attempt: i + 1, since: at.StartedAt, binding: unbound})
+	for _, e := range append(a.q.Unknown(), a.q.Ghosts()...) {
+		for i, at := range e.Summary().Attempts {
+			unbound := e.Unbound() && at.State == message.AttemptAccepted
+			if at.State == message.AttemptUnknown || unbound {
+				out = append(out, suspect{
+					message: events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}, tenant: e.Lane.Tenant, attempt: i + 1,
+					since: at.StartedAt, binding: unbound, ghost: e.Ghost(),
+				})
+			}
 		}
 	}
+	slices.SortStableFunc(out, func(x, y suspect) int { return x.since.Compare(y.since) })
 	return out
 }
 
 // lookSlack is how far the gateway's clock, which gives whole seconds, may be off ours.
 const lookSlack = 5 * time.Second
 
-// ask finds the suspects among the messages the gateway has stored: by resolved jid, time and exact text. Rows that belong to
-// other messages of ours do not count; with fewer rows than suspects of one text, none is proved.
-func (a *actor) ask(ctx context.Context, inst events.Instance, due []suspect) ([]finding, error) {
+// ask groups the suspects by number and text, and finds the rows of each group at the gateway.
+func (a *actor) ask(ctx context.Context, inst events.Instance, all []suspect) ([]*sameText, error) {
 	client, err := a.p.d.gateways.client(ctx, inst)
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
-	type sameText struct{ number, text string }
-	groups := map[sameText][]suspect{}
-	for _, s := range due {
+	type key struct{ number, text string }
+	found := map[key]*sameText{}
+	var groups []*sameText
+	for _, s := range all {
 		rec, err := a.read(ctx, s.message.QueuedSeq)
 		if err != nil {
 			return nil, fmt.Errorf("read accepted message: %w", err)
@@ -128,61 +135,80 @@ func (a *actor) ask(ctx context.Context, inst events.Instance, due []suspect) ([
 		if err != nil {
 			return nil, err
 		}
-		k := sameText{p.Digits, storedText(p.Content)}
-		groups[k] = append(groups[k], s)
+		k := key{p.Digits, storedText(p.Content)}
+		g := found[k]
+		if g == nil {
+			g = &sameText{number: k.number, text: k.text}
+			found[k], groups = g, append(groups, g)
+		}
+		g.suspects = append(g.suspects, s)
 	}
-	var found []finding
-	for k, g := range groups {
-		slices.SortFunc(g, func(x, y suspect) int { return x.since.Compare(y.since) })
-		rows, err := a.rows(ctx, client, inst, k.number, k.text, g[0].since)
-		if err != nil {
-			return found, err
-		}
-		if len(rows) < len(g) {
-			continue
-		}
-		for i, s := range g {
-			found = append(found, finding{suspect: s, gatewayID: rows[i].KeyID})
+	for _, g := range groups {
+		if g.rows, err = a.rows(ctx, client, inst, g); err != nil {
+			return nil, err
 		}
 	}
-	return found, nil
+	return groups, nil
 }
 
-// rows gives the stored messages to a number with a text that are not bound to a message of ours, oldest first.
-func (a *actor) rows(ctx context.Context, client *evolution.Client, inst events.Instance, number, text string, since time.Time) ([]evolution.Record, error) {
+// rows gives what the gateway has stored for the number with exactly the text since the oldest suspect, oldest first.
+func (a *actor) rows(ctx context.Context, client *evolution.Client, inst events.Instance, g *sameText) ([]evolution.Record, error) {
 	var rows []evolution.Record
-	for _, jid := range a.jids(ctx, client, inst, number) {
+	for _, jid := range a.jids(ctx, client, inst, g.number) {
 		found, err := client.FindMessages(ctx, evolution.Query{
-			Instance: inst.Name, RemoteJID: jid, From: since.Add(-lookSlack), To: time.Now().Add(lookSlack),
+			Instance: inst.Name, RemoteJID: jid, From: g.suspects[0].since.Add(-lookSlack), To: time.Now().Add(lookSlack),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("find messages: %w", err)
 		}
 		rows = append(rows, found.Records...)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	rows = slices.DeleteFunc(rows, func(r evolution.Record) bool { return !r.FromMe || r.Text != text || a.q.Bound(r.KeyID) })
+	rows = slices.DeleteFunc(rows, func(r evolution.Record) bool { return !r.FromMe || r.Text != g.text })
 	slices.SortFunc(rows, func(x, y evolution.Record) int {
 		return cmp.Or(x.Timestamp.Compare(y.Timestamp), cmp.Compare(x.KeyID, y.KeyID))
 	})
 	return rows, nil
 }
 
-// conclude appends the proofs a look-up found and sets the next one. Absence of a row proves nothing.
+// conclude appends the proofs of a look-up. Rows of other messages of ours do not count; with fewer rows than suspects of one
+// text none is proved, and neither when another attempt became unknown, or was left open, while the gateway was asked: a row
+// may be its. That no row is found proves nothing.
 func (a *actor) conclude(ctx context.Context, r lookupResult) {
-	now := time.Now()
-	for _, f := range r.found {
-		a.prove(ctx, f)
+	a.lookedUp(r.asked)
+	a.mu.Lock()
+	settled := len(a.q.Open()) == 0
+	for _, s := range a.suspects() {
+		settled = settled && slices.ContainsFunc(r.asked, s.same)
 	}
-	for _, id := range r.ids {
-		l := a.lookups[id]
-		if l == nil {
+	for _, g := range r.groups {
+		g.rows = slices.DeleteFunc(g.rows, func(row evolution.Record) bool { return a.q.Bound(row.KeyID) })
+	}
+	a.mu.Unlock()
+	if !settled {
+		return
+	}
+	for _, g := range r.groups {
+		if len(g.rows) < len(g.suspects) {
 			continue
 		}
-		l.busy = false
-		l.asked++
-		l.next = now.Add(a.p.d.set.lookUpAfter(l.asked))
+		for i, s := range g.suspects {
+			if !s.ghost {
+				a.prove(ctx, s, g.rows[i].KeyID)
+			}
+		}
+	}
+}
+
+func (s suspect) same(o suspect) bool { return s.message.ID == o.message.ID && s.attempt == o.attempt }
+
+// lookedUp sets the next look-up of each message.
+func (a *actor) lookedUp(asked []suspect) {
+	now := time.Now()
+	for _, s := range asked {
+		if l := a.lookups[s.message.ID]; l != nil && !l.next.After(now) {
+			l.asked++
+			l.next = now.Add(a.p.d.set.lookUpAfter(l.asked))
+		}
 	}
 }
 
@@ -195,27 +221,25 @@ func (s Settings) lookUpAfter(asked int) time.Duration {
 	return min(s.LookUpMax, last<<min(asked-len(s.LookUps), 16))
 }
 
-func (a *actor) prove(ctx context.Context, f finding) {
+func (a *actor) prove(ctx context.Context, s suspect, gatewayID string) {
 	by := events.ProofLookUp
-	if f.suspect.binding {
+	if s.binding {
 		by = events.ProofBinding
 	}
 	err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision {
-		e, ok := q.Entry(f.suspect.message.ID)
-		if !ok || q.Bound(f.gatewayID) {
+		e, ok := q.Entry(s.message.ID)
+		if !ok || q.Bound(gatewayID) || e.Summary().End != nil {
 			return decision{}
 		}
-		at := attemptOf(e, f.suspect.attempt)
-		sum := e.Summary()
-		if sum.End != nil || (at.State != message.AttemptUnknown && !e.Unbound()) {
+		if attemptOf(e, s.attempt).State != message.AttemptUnknown && !e.Unbound() {
 			return decision{}
 		}
-		ev := a.proved(f.suspect.message, f.suspect.tenant, f.suspect.attempt, by, f.gatewayID)
+		ev := a.proved(s.message, s.tenant, s.attempt, by, gatewayID)
 		return decision{fenced: &ev}
 	})
 	if err != nil {
-		a.log.Warn().Err(err).Str("message", f.suspect.message.ID).Msg("proof not confirmed")
+		a.log.Warn().Err(err).Str("message", s.message.ID).Msg("proof not confirmed")
 		return
 	}
-	a.log.Info().Str("message", f.suspect.message.ID).Int("attempt", f.suspect.attempt).Str("by", by).Msg("proved")
+	a.log.Info().Str("message", s.message.ID).Int("attempt", s.attempt).Str("by", by).Msg("proved")
 }

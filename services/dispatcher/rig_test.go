@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"testing"
@@ -86,12 +87,16 @@ func (f *fixedCatalog) define(inst events.Instance) {
 type rig struct {
 	t       *testing.T
 	server  *natsserver.Server
+	js      jetstream.JetStream
 	log     *eventlog.Log
 	leases  *eventlog.Leases
 	sim     *evolutionsim.Server
 	catalog *fixedCatalog
 	p       events.Partition
 	name    string // of the instance at the simulator
+	keys    Keys
+	dial    func(ctx context.Context, network, address string) (net.Conn, error) // of gateway connections
+	keep    time.Duration                                                        // idle gateway connections; 0 is the default
 }
 
 func newRig(t *testing.T) *rig {
@@ -125,8 +130,8 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(sim.Close)
 	log := eventlog.New(js, eventlog.Options{Logger: zerolog.Nop()})
 	r := &rig{
-		t: t, server: srv, log: log, leases: eventlog.NewLeases(log, d), sim: sim, name: simName,
-		catalog: &fixedCatalog{catalog: catalog.New(), changes: make(chan struct{}, 1)},
+		t: t, server: srv, js: js, log: log, leases: eventlog.NewLeases(log, d), sim: sim, name: simName,
+		catalog: &fixedCatalog{catalog: catalog.New(), changes: make(chan struct{}, 1)}, keys: plainKeys{},
 	}
 	r.p = events.PartitionOf(instanceID, partitionN)
 	r.catalog.define(r.instance())
@@ -167,9 +172,9 @@ func quick() Settings {
 func (r *rig) run(set Settings) (d *Dispatcher, stop func()) {
 	r.t.Helper()
 	d = New(Config{
-		Settings: set, Partitions: partitionN, Log: r.log, Leases: r.leases, Catalog: r.catalog, Keys: plainKeys{},
+		Settings: set, Partitions: partitionN, Log: r.log, Leases: r.leases, Catalog: r.catalog, Keys: r.keys,
 		Gateway: func(url, key string) (*evolution.Client, error) {
-			return evolution.New(evolution.Config{BaseURL: url, APIKey: key})
+			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: r.dial, IdleTimeout: r.keep})
 		},
 		Logger: testLogger(),
 	})
