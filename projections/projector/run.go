@@ -28,22 +28,21 @@ const growAfter = 8
 // (code LOG_GAP), *BehindError, *DivergedError, events that are not whole, tables that are missing.
 func (p *Projector) Run(ctx context.Context, partition events.Partition, src Source) error {
 	r := &runner{p: p, partition: partition, size: p.cfg.BatchMax}
-	for failures := 0; ; failures++ {
+	for failures := 0; ctx.Err() == nil; failures++ {
 		err := r.follow(ctx, src)
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
-		if err != nil && !passing(err) {
+		if !passing(err) {
 			return fmt.Errorf("run projector of partition %s: %w", partition, err)
 		}
 		if r.progressed {
 			failures, r.progressed = 0, false
 		}
 		p.cfg.Logger.Warn().Err(err).Stringer("partition", partition).Int("failures", failures+1).Msg("view waits")
-		if !p.pause(ctx, failures) {
-			return nil
-		}
+		p.pause(ctx, failures)
 	}
+	return nil //nolint:nilerr // the end of ctx is how a projector is stopped
 }
 
 type runner struct {
@@ -54,7 +53,7 @@ type runner struct {
 	progressed bool
 }
 
-// follow reads the log from the checkpoint on. The event at the checkpoint comes again, so that a log which is not the
+// follow reads the log from the checkpoint on, until something fails. The event at the checkpoint comes again, so that a log which is not the
 // one that the view was made from is noticed.
 func (r *runner) follow(ctx context.Context, src Source) error {
 	checkpoint, err := r.p.Checkpoint(ctx, r.partition)
@@ -121,8 +120,8 @@ func (r *runner) grow() {
 	}
 }
 
-// pause waits a random part of a bound that doubles with each failure; false when ctx ended.
-func (p *Projector) pause(ctx context.Context, failures int) bool {
+// pause waits a random part of a bound that doubles with each failure, or until ctx ends.
+func (p *Projector) pause(ctx context.Context, failures int) {
 	bound := p.cfg.RetryMin
 	for range min(failures, 20) {
 		bound = min(2*bound, p.cfg.RetryMax)
@@ -131,8 +130,6 @@ func (p *Projector) pause(ctx context.Context, failures int) bool {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return false
 	case <-t.C:
-		return true
 	}
 }

@@ -76,7 +76,10 @@ func (p *Projector) transact(ctx context.Context, s *shard, recs []events.Record
 // lock takes the partition's turn: whoever holds the row is the only one who writes rows of the partition.
 func (p *Projector) lock(ctx context.Context, tx pgx.Tx, part events.Partition) (seq uint64, eventID string, err error) {
 	var n int64
-	err = tx.QueryRow(ctx, lockCheckpoint, View, int16(part)).Scan(&n, &eventID)
+	q := &pgx.Batch{}
+	q.Queue(planByKey)
+	q.Queue(lockCheckpoint, View, int16(part)).QueryRow(func(row pgx.Row) error { return row.Scan(&n, &eventID) })
+	err = tx.SendBatch(ctx, q).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		if _, err = tx.Exec(ctx, makeCheckpoint, View, int16(part)); err == nil {
 			err = tx.QueryRow(ctx, lockCheckpoint, View, int16(part)).Scan(&n, &eventID)

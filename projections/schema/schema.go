@@ -29,14 +29,22 @@ var files embed.FS
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
 // Open makes a pool whose sessions see the tables of one schema only. It does not wait for the server. The caller closes it.
-// A name that is no plain lower-case identifier is an error; a search path in s is replaced.
+// A name that is no plain lower-case identifier is an error, and so is a URL that sets another search path; one in s is replaced.
 func Open(ctx context.Context, url, name string, s postgres.Settings) (*pgxpool.Pool, error) {
 	path, err := searchPath(name)
 	if err != nil {
 		return nil, fmt.Errorf("open views: %w", err)
 	}
 	s.SearchPath = path
-	return postgres.Open(ctx, url, s)
+	pool, err := postgres.Open(ctx, url, s)
+	if err != nil {
+		return nil, err
+	}
+	if pool.Config().ConnConfig.RuntimeParams["search_path"] != path {
+		pool.Close()
+		return nil, errors.New("open views: the URL sets another search path")
+	}
+	return pool, nil
 }
 
 // Migrate brings the tables of a schema up to the newest version, making the schema when it is absent. It may run in

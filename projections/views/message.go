@@ -71,7 +71,7 @@ func (v *Views) Message(ctx context.Context, s Scope, key string) (Message, erro
 	if !askable(key) {
 		return m, notFound()
 	}
-	err := v.pool.QueryRow(ctx, selectMessage, s.Tenant, s.Project, string(s.Environment), key).Scan(
+	err := v.pool.QueryRow(ctx, selectMessage, planned, s.Tenant, s.Project, string(s.Environment), key).Scan(
 		&m.ID, &partition, &queuedSeq, &m.TenantID, &m.ProjectID, &m.Environment, &m.KeyID, &m.InstanceID, &m.Category, &m.Class,
 		&m.Urgent, &m.TemplateID, &m.TemplateVersion, &m.Origin, &m.SourceNumber, &m.CorrelationID, &m.RecipientHash, &m.GatewayID,
 		&m.RetentionDays, &m.Labels, &m.RetryOf, &m.Sealed.KeyID, &m.Sealed.Blob, &m.Stage, &m.Status, &m.Attempts, &m.ErrorCode,
@@ -100,9 +100,9 @@ func (v *Views) MessageByGatewayID(ctx context.Context, instance, gatewayID stri
 		return o, false, nil
 	}
 	err := v.pool.QueryRow(ctx, `SELECT m.id, m.tenant_id, m.partition, m.queued_seq
-		FROM timeline t JOIN messages m ON m.id = t.message_id AND m.partition = t.partition
+		FROM timeline t, LATERAL (SELECT * FROM messages WHERE id = t.message_id AND partition = t.partition OFFSET 0) m
 		WHERE t.gateway_id = $2 AND m.instance_id = $1
-		ORDER BY m.gateway_id = $2 DESC NULLS LAST, m.queued_seq LIMIT 1`, instance, gatewayID).Scan(&o.MessageID, &o.TenantID, &partition, &seq)
+		ORDER BY m.gateway_id = $2 DESC NULLS LAST, m.queued_seq LIMIT 1`, planned, instance, gatewayID).Scan(&o.MessageID, &o.TenantID, &partition, &seq)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Owner{}, false, nil

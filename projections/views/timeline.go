@@ -29,7 +29,7 @@ func (v *Views) Timeline(ctx context.Context, s Scope, key string) ([]Entry, err
 	rows, err := v.pool.Query(ctx, `SELECT t.event, t.at, t.partition, t.seq, t.attempt
 		FROM timeline t JOIN messages m ON m.id = t.message_id AND m.partition = t.partition
 		WHERE m.tenant_id = $1 AND m.project_id = $2 AND m.environment = $3 AND t.message_id = $4
-		ORDER BY t.seq`, s.Tenant, s.Project, string(s.Environment), m.ID)
+		ORDER BY t.seq`, planned, s.Tenant, s.Project, string(s.Environment), m.ID)
 	if err != nil {
 		return nil, coded("read timeline", err)
 	}

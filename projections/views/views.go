@@ -22,9 +22,12 @@ import (
 
 // Bounds of the pause between two looks at a checkpoint while somebody waits for it.
 const (
-	pollMin = 5 * time.Millisecond
-	pollMax = 100 * time.Millisecond
+	pollFirst   = 5 * time.Millisecond
+	pollLongest = 100 * time.Millisecond
 )
+
+// planned makes Postgres plan a query each time it runs: a plan kept from when the tables were empty reads them whole.
+const planned = pgx.QueryExecModeCacheDescribe
 
 // Scope is what a caller's key may see: all three must match.
 type Scope struct {
@@ -71,7 +74,7 @@ func (v *Views) committed(partition events.Partition) <-chan struct{} {
 // Checkpoint gives the sequence up to which answers about a partition include the log; 0 before the first event.
 func (v *Views) Checkpoint(ctx context.Context, partition events.Partition) (uint64, error) {
 	var seq int64
-	err := v.pool.QueryRow(ctx, `SELECT seq FROM checkpoints WHERE view = $1 AND partition = $2`, projector.View, int16(partition)).Scan(&seq)
+	err := v.pool.QueryRow(ctx, `SELECT seq FROM checkpoints WHERE view = $1 AND partition = $2`, planned, projector.View, int16(partition)).Scan(&seq)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return 0, coded("read checkpoint", err)
 	}
@@ -80,7 +83,7 @@ func (v *Views) Checkpoint(ctx context.Context, partition events.Partition) (uin
 
 // WaitFor returns when answers about a partition include seq. When ctx ends before, the error's code is UNAVAILABLE.
 func (v *Views) WaitFor(ctx context.Context, partition events.Partition, seq uint64) error {
-	for pause := pollMin; ; pause = min(2*pause, pollMax) {
+	for pause := pollFirst; ; pause = min(2*pause, pollLongest) {
 		// Taken before the look, so that no commit falls between the two.
 		commit := v.committed(partition)
 		at, err := v.Checkpoint(ctx, partition)

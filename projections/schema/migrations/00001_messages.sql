@@ -45,8 +45,8 @@ CREATE TABLE messages (
 ) WITH (fillfactor = 80);
 
 CREATE INDEX messages_tenant ON messages (tenant_id, created_at DESC, id);
-CREATE INDEX messages_correlation ON messages (correlation_id);
-CREATE INDEX messages_gateway ON messages (gateway_id, instance_id) WHERE gateway_id IS NOT NULL;
+CREATE INDEX messages_correlation ON messages (correlation_id, tenant_id);
+CREATE INDEX messages_gateway ON messages (gateway_id, tenant_id) WHERE gateway_id IS NOT NULL;
 CREATE INDEX messages_instance ON messages (instance_id, queued_seq);
 
 CREATE TABLE timeline (
@@ -71,7 +71,7 @@ CREATE TABLE timeline (
     PRIMARY KEY (partition, seq, message_id)
 );
 
-CREATE INDEX timeline_message ON timeline (message_id, seq);
+CREATE INDEX timeline_message ON timeline (message_id, partition, seq);
 CREATE INDEX timeline_gateway ON timeline (gateway_id) WHERE gateway_id IS NOT NULL;
 
 CREATE TABLE attempts (
