@@ -19,11 +19,11 @@ type Catalog struct {
 	tenants   map[string]events.Tenant
 	projects  map[string]events.Project
 	keys      map[string]events.Key
-	byPublic  map[string]string // public id of a key → key id
+	byPublic  names // public id of a key → key ids
 	templates map[string]events.Template
-	byName    map[string]string // project and lower-case friendly name → template id
+	byName    names // project and lower-case friendly name → template ids
 	instances map[string]events.Instance
-	byIngress map[string]string // hex SHA-256 of the path token → instance id
+	byIngress names // hex SHA-256 of the path token → instance ids
 	endpoints map[string]events.Endpoint
 	seqs      map[string]uint64 // "kind/id" → sequence of its last event
 }
@@ -32,8 +32,8 @@ type Catalog struct {
 func New() *Catalog {
 	return &Catalog{
 		tenants: map[string]events.Tenant{}, projects: map[string]events.Project{}, keys: map[string]events.Key{},
-		byPublic: map[string]string{}, templates: map[string]events.Template{}, byName: map[string]string{},
-		instances: map[string]events.Instance{}, byIngress: map[string]string{}, endpoints: map[string]events.Endpoint{},
+		byPublic: names{}, templates: map[string]events.Template{}, byName: names{},
+		instances: map[string]events.Instance{}, byIngress: names{}, endpoints: map[string]events.Endpoint{},
 		seqs: map[string]uint64{},
 	}
 }
@@ -42,7 +42,7 @@ func New() *Catalog {
 func (c *Catalog) Apply(rec events.Recorded) {
 	c.Sequence = max(c.Sequence, rec.Position.Sequence)
 	kind, id, err := events.ParseControlSubject(rec.Address)
-	if err != nil || !rec.Known || c.seqs[kind+"/"+id] >= rec.Position.Sequence {
+	if err != nil || !rec.Known || rec.Partial || c.seqs[kind+"/"+id] >= rec.Position.Sequence {
 		return
 	}
 	c.seqs[kind+"/"+id] = rec.Position.Sequence
@@ -56,13 +56,13 @@ func (c *Catalog) Apply(rec events.Recorded) {
 		c.projects[id] = b.Value
 	case *events.Defined[events.Key]:
 		c.keys[id] = b.Value
-		c.byPublic[b.Value.PublicID] = id
+		c.byPublic.add(b.Value.PublicID, id)
 	case *events.Defined[events.Template]:
 		c.templates[id] = b.Value
-		c.byName[nameKey(b.Value.ProjectID, b.Value.Name)] = id
+		c.byName.add(nameKey(b.Value.ProjectID, b.Value.Name), id)
 	case *events.Defined[events.Instance]:
 		c.instances[id] = b.Value
-		c.byIngress[b.Value.IngressHash] = id
+		c.byIngress.add(b.Value.IngressHash, id)
 	case *events.Defined[events.Endpoint]:
 		c.endpoints[id] = b.Value
 	}
@@ -70,19 +70,21 @@ func (c *Catalog) Apply(rec events.Recorded) {
 
 func (c *Catalog) remove(kind, id string) {
 	switch kind {
+	case events.KindDeployment:
+		c.Deployment = events.Deployment{}
 	case events.KindTenant:
 		delete(c.tenants, id)
 	case events.KindProject:
 		delete(c.projects, id)
 	case events.KindKey:
-		delete(c.byPublic, c.keys[id].PublicID)
+		c.byPublic.remove(c.keys[id].PublicID, id)
 		delete(c.keys, id)
 	case events.KindTemplate:
 		t := c.templates[id]
-		delete(c.byName, nameKey(t.ProjectID, t.Name))
+		c.byName.remove(nameKey(t.ProjectID, t.Name), id)
 		delete(c.templates, id)
 	case events.KindInstance:
-		delete(c.byIngress, c.instances[id].IngressHash)
+		c.byIngress.remove(c.instances[id].IngressHash, id)
 		delete(c.instances, id)
 	case events.KindEndpoint:
 		delete(c.endpoints, id)
@@ -105,11 +107,7 @@ func (c *Catalog) Key(id string) (events.Key, bool) { k, ok := c.keys[id]; retur
 
 // KeyByPublicID gives the API key whose raw form carries the public id.
 func (c *Catalog) KeyByPublicID(public string) (events.Key, bool) {
-	id, ok := c.byPublic[public]
-	if !ok {
-		return events.Key{}, false
-	}
-	return c.Key(id)
+	return c.Key(c.newest(c.byPublic, events.KindKey, public))
 }
 
 // Template gives a template of a project by id or by friendly name (any case).
@@ -117,12 +115,7 @@ func (c *Catalog) Template(project, idOrName string) (events.Template, bool) {
 	if t, ok := c.templates[idOrName]; ok && t.ProjectID == project {
 		return t, true
 	}
-	id, ok := c.byName[nameKey(project, idOrName)]
-	if !ok {
-		return events.Template{}, false
-	}
-	t, ok := c.templates[id]
-	return t, ok
+	return c.TemplateByID(c.newest(c.byName, events.KindTemplate, nameKey(project, idOrName)))
 }
 
 // TemplateByID gives a template whatever its project.
@@ -147,11 +140,10 @@ func (c *Catalog) Instance(id string) (events.Instance, bool) { i, ok := c.insta
 
 // InstanceByIngress gives the instance whose path token has this hex SHA-256.
 func (c *Catalog) InstanceByIngress(hash string) (events.Instance, bool) {
-	id, ok := c.byIngress[hash]
-	if !ok || hash == "" {
+	if hash == "" {
 		return events.Instance{}, false
 	}
-	return c.Instance(id)
+	return c.Instance(c.newest(c.byIngress, events.KindInstance, hash))
 }
 
 // SharedInstance gives the shared default instance: the shared one with the smallest id.

@@ -172,6 +172,12 @@ func TestOrderOverTheSlotsOfATenant(t *testing.T) {
 	p.queued(msg{id: "a", slot: 2})
 	p.queued(msg{id: "b", slot: 1})
 	p.at(1).queued(msg{id: "c", slot: 0})
+	for range 20 {
+		q := p.queue(concurrent(3))
+		if s, ok := q.Next(after(2)); !ok || s.Entry.ID != "a" {
+			t.Fatalf("%+v, want the lower sequence", s)
+		}
+	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, send(p, p.queue(concurrent(3)), after(2), 5)); diff != "" {
 		t.Error(diff)
 	}
