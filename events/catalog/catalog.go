@@ -45,6 +45,9 @@ func (c *Catalog) Apply(rec events.Recorded) {
 	if err != nil || !rec.Known || rec.Partial || c.seqs[kind+"/"+id] >= rec.Position.Sequence {
 		return
 	}
+	if _, removed := rec.Body.(*events.Removed); removed && kind == events.KindDeployment {
+		return // it is fixed when it is created
+	}
 	c.seqs[kind+"/"+id] = rec.Position.Sequence
 	c.remove(kind, id)
 	switch b := rec.Body.(type) {
@@ -70,8 +73,6 @@ func (c *Catalog) Apply(rec events.Recorded) {
 
 func (c *Catalog) remove(kind, id string) {
 	switch kind {
-	case events.KindDeployment:
-		c.Deployment = events.Deployment{}
 	case events.KindTenant:
 		delete(c.tenants, id)
 	case events.KindProject:
