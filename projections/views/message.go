@@ -3,6 +3,7 @@ package views
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -99,10 +100,15 @@ func (v *Views) MessageByGatewayID(ctx context.Context, instance, gatewayID stri
 	if !askable(gatewayID) {
 		return o, false, nil
 	}
-	err := v.pool.QueryRow(ctx, `SELECT m.id, m.tenant_id, m.partition, m.queued_seq
+	var left, failed *time.Time
+	var receipts []string
+	err := v.pool.QueryRow(ctx, `SELECT m.id, m.tenant_id, m.partition, m.queued_seq, coalesce(t.attempt, 0), m.dispatched_at,
+			coalesce(m.failed_at, m.canceled_at),
+			ARRAY(SELECT DISTINCT event FROM timeline r WHERE r.partition = m.partition AND r.message_id = m.id AND r.event LIKE 'receipt.%')
 		FROM timeline t, LATERAL (SELECT * FROM messages WHERE id = t.message_id AND partition = t.partition OFFSET 0) m
 		WHERE t.gateway_id = $2 AND m.instance_id = $1
-		ORDER BY m.gateway_id = $2 DESC NULLS LAST, m.queued_seq LIMIT 1`, planned, instance, gatewayID).Scan(&o.MessageID, &o.TenantID, &partition, &seq)
+		ORDER BY m.gateway_id = $2 DESC NULLS LAST, m.queued_seq LIMIT 1`, planned, instance, gatewayID).
+		Scan(&o.MessageID, &o.TenantID, &partition, &seq, &o.Attempt, &left, &failed, &receipts)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Owner{}, false, nil
@@ -110,6 +116,10 @@ func (v *Views) MessageByGatewayID(ctx context.Context, instance, gatewayID stri
 		return Owner{}, false, coded("find message of a receipt", err)
 	}
 	o.Queued = events.Position{Partition: events.Partition(partition), Sequence: uint64(seq)}
+	o.Left, o.Ended = left != nil, failed != nil
+	for _, r := range receipts {
+		o.Recorded = append(o.Recorded, events.Status(strings.ToUpper(strings.TrimPrefix(r, "receipt."))))
+	}
 	return o, true, nil
 }
 
@@ -118,4 +128,8 @@ type Owner struct {
 	MessageID string
 	TenantID  string
 	Queued    events.Position
+	Attempt   int             // that the WhatsApp id was told of in
+	Left      bool            // it was accepted or proved
+	Ended     bool            // it failed or was canceled
+	Recorded  []events.Status // states there is a receipt for
 }

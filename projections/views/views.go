@@ -111,6 +111,10 @@ func coded(act string, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		switch pg.Code[:min(2, len(pg.Code))] {
+		case "42", "3F": // a table or schema that is still to be made
+			if pg.Code != "42P01" && pg.Code != "3F000" {
+				return fmt.Errorf("%s: %w", act, err)
+			}
 		case "08", "40", "53", "55", "57", "58": // connection, rollback, resources, wrong state, intervention, system
 		default:
 			return fmt.Errorf("%s: %w", act, err)

@@ -242,15 +242,15 @@ func TestPostgresAwayIsUnavailable(t *testing.T) {
 	}
 }
 
-// Tables that are missing are a fault of ours, not a passing trouble, and say nothing to customers.
-func TestMissingTablesAreAFault(t *testing.T) {
+// Tables that are still to be made are an outage of the views: the projector makes them as soon as it reaches Postgres.
+func TestMissingTablesAreAnOutage(t *testing.T) {
 	t.Parallel()
 	pool, err := schema.Open(t.Context(), pgtest.Database(t), "nowhere", postgres.Settings{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := views.New(pool).Checkpoint(t.Context(), 0); events.CodeOf(err) != events.CodeInternal {
+	if _, err := views.New(pool).Checkpoint(t.Context(), 0); events.CodeOf(err) != events.CodeUnavailable {
 		t.Errorf("checkpoint: %v", err)
 	}
 }

@@ -21,17 +21,18 @@ import (
 
 // App is a running process: the platform and the roles on it. Make it with Start, end it with Stop.
 type App struct {
-	p      *platform
-	sup    *supervisor
-	roles  []Role
-	log    zerolog.Logger
-	urls   URLs
-	checks []api.Check // of roles, for /readyz
+	p       *platform
+	sup     *supervisor
+	roles   []Role
+	log     zerolog.Logger
+	urls    URLs
+	metrics metrics
+	checks  []api.Check // of roles, for /readyz
 }
 
 // URLs are the addresses at which a process can be reached; empty for what it does not run.
 type URLs struct {
-	API, Ingest, NATS, Postgres string
+	API, Ingest, Metrics, NATS, Postgres string
 }
 
 // Start brings up the platform and the roles, in the order they need each other, and returns when all have been started.
@@ -43,7 +44,7 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	cfg.Log(log, roles)
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartWithin)
 	defer cancel()
-	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log}
+	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics()}
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StopWithin)
@@ -76,6 +77,11 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 		}
 		if err := starters[r](ctx, a); err != nil {
 			return nil, fmt.Errorf("start %s: %w", r, err)
+		}
+	}
+	if cfg.MetricsAddr != "" {
+		if a.urls.Metrics, err = a.serve(ctx, "metrics", cfg.MetricsAddr, a.metrics.handler()); err != nil {
+			return nil, err
 		}
 	}
 	log.Info().Str("api", a.urls.API).Str("ingest", a.urls.Ingest).Msg("started")

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/projections/views"
+	"pilotstatus.dev/services/receipts"
+)
+
+// startIngest serves gateways' webhooks, and keeps them registered at the gateways.
+func startIngest(ctx context.Context, a *App) error {
+	log, err := a.p.logFor(ctx, "ingest")
+	if err != nil {
+		return err
+	}
+	logger := a.log.With().Str("role", "ingest").Logger()
+	h := receipts.NewIngest(a.p.feed, a.p.secrets, a.p.keys, log, receipts.IngestSettings{Logger: logger, Metrics: a.metrics.receipts})
+	if a.urls.Ingest, err = a.serve(ctx, "ingest", a.p.cfg.IngestAddr, h); err != nil {
+		return err
+	}
+	base := a.p.cfg.IngestURL
+	if base == "" {
+		base = a.urls.Ingest
+	}
+	r := receipts.NewRegistrar(a.p.feed, a.p.secrets, receipts.Gateways{
+		Secrets: a.p.secrets, Config: evolution.Config{Limits: evolution.Limits{Other: a.p.cfg.NumberLimit}},
+	}, receipts.RegistrarSettings{BaseURL: base, Logger: logger, Metrics: a.metrics.receipts})
+	a.sup.start(ctx, "registrar", r.Run)
+	return nil
+}
+
+// startCorrelator binds what gateways said to messages, one loop per partition.
+func startCorrelator(ctx context.Context, a *App) error {
+	log, err := a.p.logFor(ctx, "correlator")
+	if err != nil {
+		return err
+	}
+	set := receipts.Settings{
+		Grace: a.p.cfg.ReceiptsGrace, Finder: finder{a.views()}, Logger: a.log.With().Str("role", "correlator").Logger(),
+		Metrics: a.metrics.receipts,
+	}
+	a.sup.start(ctx, "correlator", a.perPartition(func(ctx context.Context, p events.Partition) error {
+		return receipts.NewCorrelator(log, p, set).Run(ctx)
+	}))
+	return nil
+}
+
+// finder asks the views for messages that are older than the correlator's memory.
+type finder struct{ views *views.Views }
+
+func (f finder) ByGatewayID(ctx context.Context, instance, gatewayID string) (receipts.Known, bool, error) {
+	o, found, err := f.views.MessageByGatewayID(ctx, instance, gatewayID)
+	return receipts.Known{
+		MessageID: o.MessageID, TenantID: o.TenantID, QueuedSeq: o.Queued.Sequence, Attempt: o.Attempt, Left: o.Left,
+		Ended: o.Ended, Recorded: o.Recorded,
+	}, found, err
+}
