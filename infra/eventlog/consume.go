@@ -23,6 +23,10 @@ const (
 	FromNew
 )
 
+// deletedSettle is waited before a deleted consumer is made again: the server tells its readers before it removes its
+// files, and would remove those of a new one of the same name with them.
+const deletedSettle = time.Second
+
 // DurableConfig describes a consumer that the server remembers. Zero values take the defaults.
 type DurableConfig struct {
 	Stream        string
@@ -91,6 +95,7 @@ type consumption struct {
 	ctx     context.Context //nolint:containedctx // of the handlers: it outlives the caller's by the grace
 	running sync.WaitGroup
 	slots   chan struct{}
+	had     bool // the consumer existed before, so that its absence means a deletion
 
 	mu   sync.Mutex
 	last uint64              // highest sequence delivered
@@ -193,6 +198,17 @@ func (c *consumption) resume() uint64 {
 // consumer finds the durable and gives it the wanted settings, or makes it. Where it began is never changed: the server
 // would refuse that.
 func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	found, err := c.find(ctx)
+	if c.had && errors.Is(err, jetstream.ErrConsumerNotFound) {
+		settle := time.NewTimer(deletedSettle)
+		defer settle.Stop()
+		select {
+		case <-settle.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		found, err = c.find(ctx) // another process may have made it
+	}
 	ctx, cancel := c.log.try(ctx)
 	defer cancel()
 	want := jetstream.ConsumerConfig{
@@ -204,7 +220,6 @@ func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) 
 	} else {
 		want.FilterSubjects = c.cfg.Filters
 	}
-	found, err := c.log.js.Consumer(ctx, c.cfg.Stream, c.cfg.Durable)
 	switch {
 	case err == nil:
 		have := found.CachedInfo().Config
@@ -229,5 +244,12 @@ func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) 
 	if err != nil {
 		return nil, fmt.Errorf("create consumer %s: %w", c.cfg.Durable, err)
 	}
+	c.had = true
 	return cons, nil
+}
+
+func (c *consumption) find(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := c.log.try(ctx)
+	defer cancel()
+	return c.log.js.Consumer(ctx, c.cfg.Stream, c.cfg.Durable)
 }
