@@ -1,0 +1,69 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).start()
+	for raw, want := range map[string]int{
+		liveKey: 202, testKey: 202, importedKey: 202,
+		"": 401, "x": 401, revokedKey: 401, expiredKey: 401,
+		liveKey[:len(liveKey)-1] + "x":      401, // known id, other secret
+		"ps_live_aaaa1111":                  401,
+		"ps_live_":                          401,
+		"ps_live_zzzz9999_whatever":         401,
+		"ps_test_" + liveKey[8:]:            401, // the environment is part of the key
+		liveKey + strings.Repeat("x", 4096): 401,
+		pausedKey:                           403,
+	} {
+		if r := f.send(raw, note); r.status != want {
+			t.Errorf("%.24s: %d, want %d", raw, r.status, want)
+		}
+	}
+}
+
+// x-api-key-id alone is no secret: it does not authenticate, and does not disturb a key beside it.
+func TestKeyIDAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).start()
+	if r := f.send("", note, "x-api-key-id", "key-aaaa"); r.status != http.StatusUnauthorized {
+		t.Errorf("%d", r.status)
+	}
+	if r := f.send("", note, "Authorization", "Bearer "+liveKey); r.status != http.StatusUnauthorized {
+		t.Errorf("%d", r.status)
+	}
+	if r := f.send(liveKey, note, "x-api-key-id", "key-aaaa", "x-whatsapp-number-id", "n"); r.status != http.StatusAccepted {
+		t.Errorf("%d", r.status)
+	}
+}
+
+// A process that lags behind CONTROL does not say that a key is unknown, and still reads for keys it knows.
+func TestKeysWithCatalogBehind(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.catalog.behind = 6 * time.Second
+	m := stored()
+	f.serve(m).start()
+	wantCode(t, f.send("ps_live_zzzz9999_new", note), events.CodeUnavailable)
+	wantCode(t, f.send("", note), events.CodeUnauthorized)
+	wantCode(t, f.send(liveKey, note), events.CodeUnavailable)
+	if r := f.get("/v1/messages/"+m.ID, liveKey); r.status != http.StatusOK {
+		t.Errorf("read: %d", r.status)
+	}
+}
+
+// A key whose project belongs to another tenant stands for nobody.
+func TestKeyOfMixedTenants(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	raw := "ps_live_mixx0000_secret"
+	define(f.catalog.cat, events.KindKey, "key-mixx", key(raw, "rival", "shop", events.Live))
+	wantCode(t, f.start().send(raw, note), events.CodeUnauthorized)
+}
