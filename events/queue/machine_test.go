@@ -95,7 +95,7 @@ func (m *machine) accept(t *rapid.T) {
 	x := msg{
 		id: fmt.Sprintf("m%d", len(m.ids)), class: rapid.SampledFrom(events.Classes()).Draw(t, "class"),
 		tenant: rapid.SampledFrom([]string{"t-a", "t-b"}).Draw(t, "tenant"), slot: rapid.Uint8Range(0, 1).Draw(t, "slot"),
-		deliverUntil: m.now.Add(time.Duration(rapid.SampledFrom([]int{30, 120, 1200}).Draw(t, "window")) * time.Second),
+		deliverUntil: m.now.Add(time.Duration(rapid.SampledFrom([]int{30, 1200, 1200}).Draw(t, "window")) * time.Second),
 	}
 	m.ids = append(m.ids, x.id)
 	m.until[x.id], m.slot[x.id] = x.deliverUntil, x.slot
@@ -356,10 +356,29 @@ func (m *machine) cancel(t *rapid.T) {
 	}
 }
 
+// turn goes some way through a turn without anyone between, so that long histories are common.
+func (m *machine) turn(t *rapid.T, d int) {
+	a := m.actors[d]
+	way := []func(){
+		func() { m.catchUp(a, len(m.log)) },
+		func() { m.resolve(d); m.catchUp(a, len(m.log)) },
+		func() { m.take(t, d) },
+		func() { m.confirm(t, d) },
+		func() { m.call(t, d) },
+		func() { m.gateway(t) },
+		func() { m.answer(t, d) },
+		func() { m.catchUp(a, len(m.log)); m.settle(t, d) },
+		func() { m.catchUp(a, len(m.log)) },
+	}
+	for _, f := range way[:rapid.IntRange(2, len(way)).Draw(t, "way")] {
+		f()
+	}
+}
+
 // step does one thing that may happen.
 func (m *machine) step(t *rapid.T) {
 	d := rapid.IntRange(0, 1).Draw(t, "dispatcher")
-	switch rapid.IntRange(0, 22).Draw(t, "step") {
+	switch rapid.IntRange(0, 32).Draw(t, "step") {
 	case 0, 1:
 		m.accept(t)
 	case 2, 3:
@@ -395,6 +414,14 @@ func (m *machine) step(t *rapid.T) {
 			m.dropNet(p.nonce)
 			m.land(t, p)
 		}
+	case 23, 24, 25, 26, 27, 28:
+		m.turn(t, d)
+	case 29, 30, 31:
+		m.catchUp(m.actors[2], len(m.log))
+		rapid.SampledFrom([]func(*rapid.T){m.lookUp, m.receipt}).Draw(t, "news")(t)
+	case 32:
+		m.now = m.now.Add(successorWait + time.Second)
+		m.limitCalls()
 	case 22:
 		m.instance(rapid.SampledFrom([]string{"paused", "resumed", "resumed", "draining"}).Draw(t, "instance"))
 	}

@@ -21,6 +21,7 @@ type seen struct {
 	Summaries       map[string]message.Summary
 	Ready           map[string]time.Time
 	Open, Unknown   []string
+	Ghosts          []string
 	Group           uint64
 	Chain           bool
 	Flags           [3]bool
@@ -57,6 +58,9 @@ func look(q *Queue, now time.Time) seen {
 	}
 	for _, e := range q.Unknown() {
 		s.Unknown = append(s.Unknown, e.ID)
+	}
+	for _, e := range q.Ghosts() {
+		s.Ghosts = append(s.Ghosts, e.ID)
 	}
 	for range 6 {
 		if x, ok := q.Next(now); ok {

@@ -216,7 +216,7 @@ func (q *Queue) applyFact(rec events.Recorded) {
 // Compact makes everything up to seq final: the owner has folded every event up to there. Settled messages are dropped.
 // now bounds how long an acceptance without a key id is kept for its look-up.
 func (q *Queue) Compact(seq uint64, now time.Time) {
-	if seq <= q.floor {
+	if seq < q.floor {
 		return
 	}
 	q.floor = seq
@@ -245,6 +245,7 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 			delete(q.entries, e.ID)
 		}
 		delete(q.ix.ghosts, e)
+		delete(q.ix.unknown, e) // its look-up is given up
 	}
 	q.ix.waiting.prune(len(q.entries))
 	q.ix.deadlines.prune(len(q.entries))

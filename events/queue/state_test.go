@@ -170,7 +170,7 @@ func TestAnUnboundAcceptanceIsLetGoAfterItsWindow(t *testing.T) {
 	p.accepted("a", 1, "")
 	q := p.queue(DefaultRules())
 	q.Compact(p.seq, p.now.Add(11*time.Minute))
-	if q.Len() != 0 {
+	if q.Len() != 0 || len(q.Unknown()) != 0 {
 		t.Error("kept for ever")
 	}
 	q.Compact(p.seq-1, p.now)
@@ -263,5 +263,36 @@ func TestRetryDelay(t *testing.T) {
 	}
 	if got := New(instance, r).Rules(); got.AgingTurns != 10 || got.Quiet != time.Minute || got.PresumedAfter != 10*time.Minute {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A message that ended while an attempt was unknown is over, but a row at the gateway may be its: look-ups of others must know.
+func TestGhosts(t *testing.T) {
+	t.Parallel()
+	p := newTape()
+	for _, id := range []string{"a", "b"} {
+		p.queued(msg{id: id})
+		p.started(id, 1)
+		p.unknown(id, 1)
+	}
+	p.ended(events.ClosedTimeout, "a")
+	q := p.queue(DefaultRules())
+	if g := q.Ghosts(); len(g) != 1 || g[0].ID != "a" {
+		t.Fatalf("ghosts %v", g)
+	}
+	late := p.now.Add(11 * time.Minute)
+	q.Compact(p.seq, late)
+	if len(q.Ghosts()) != 1 {
+		t.Error("let go while another attempt is looked up")
+	}
+	p.proved("b", 1)
+	q.Apply(p.log[len(p.log)-1])
+	q.Compact(p.seq, p.now.Add(9*time.Minute))
+	if len(q.Ghosts()) != 1 {
+		t.Error("let go within its window")
+	}
+	q.Compact(p.seq, late) // no event came since: time alone lets it go
+	if len(q.Ghosts()) != 0 || q.Len() != 0 {
+		t.Errorf("%d left", q.Len())
 	}
 }
