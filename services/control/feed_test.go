@@ -140,3 +140,26 @@ func TestDefineIsOptimistic(t *testing.T) {
 		t.Errorf("value of another kind: %v", err)
 	}
 }
+
+func TestFeedListsEndpoints(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	f := control.NewFeed(r.log, control.Settings{})
+	run(t, f)
+	var last uint64
+	var err error
+	for _, id := range []string{"ep2", "ep1", "ep3"} {
+		if last, err = control.Define(t.Context(), r.log, events.KindEndpoint, id, events.Endpoint{ID: id, TenantID: "t1"}, author, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if last, err = control.Remove(t.Context(), r.log, events.KindEndpoint, "ep3", author, last); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Await(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Endpoints(); len(got) != 2 || got[0].ID != "ep1" || got[1].ID != "ep2" {
+		t.Errorf("endpoints: %+v", got)
+	}
+}

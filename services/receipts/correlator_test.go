@@ -26,11 +26,15 @@ func TestReceiptsBindOnceInAnyOrder(t *testing.T) {
 	r.wait(receiptFilter, "msg_1.sent", "msg_1.read")
 	r.receipt("K1", "DELIVERY_ACK") // reversed (C2.28)
 	r.wait(receiptFilter, "msg_1.sent", "msg_1.read", "msg_1.delivered")
+	r.started("msg_2", "")
+	r.accepted("msg_2", "K2")
 	for range 3 { // repeated (C2.34), meaningless (C2.31), another's
 		r.receipt("K1", "READ")
 		r.receipt("K1", "DELETED")
 		r.receipt("K1", "")
-		r.said(events.GatewayObserved{Event: EventMessagesUpdate, KeyID: "K1", Status: "ERROR"})
+		r.said(events.GatewayObserved{Event: EventMessagesUpdate, KeyID: "K2", Status: "READ"})
+		r.receipt("K2", "DELETED")
+		r.receipt("K2", "PENDING")
 	}
 	r.receipt("K1", "ERROR") // the last in the stream: all before it were consumed when it is bound
 	r.wait(receiptFilter, "msg_1.sent", "msg_1.read", "msg_1.delivered", "msg_1.failed")
@@ -123,13 +127,15 @@ func TestRefusedProofIsDecidedAnew(t *testing.T) {
 	}{
 		"another message moved the group": {
 			func(r *rig) { r.started("msg_9", "") },
-			[]string{"msg_1.started", "msg_1.unknown", "msg_9.started", "msg_1.proved.1"}, 2,
+			[]string{"msg_1.started", "msg_1.unknown", "msg_9.started", "msg_1.proved.1"},
+			2,
 		},
 		"the answer came": {
 			func(r *rig) {
 				r.fenced("proved", "msg_1", 1, "K1", &events.DispatchProved{By: events.ProofLate})
 			},
-			[]string{"msg_1.started", "msg_1.unknown", "msg_1.proved"}, 1,
+			[]string{"msg_1.started", "msg_1.unknown", "msg_1.proved"},
+			1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

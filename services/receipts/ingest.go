@@ -21,7 +21,7 @@ import (
 )
 
 // SecretHeader carries the secret that a gateway must present beside the path token.
-const SecretHeader = "X-Pilot-Secret" //nolint:gosec // the name of a header
+const SecretHeader = "X-Pilot-Secret"
 
 // Path is where gateways post, followed by the path token of an instance.
 const Path = "/receipts/"

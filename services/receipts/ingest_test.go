@@ -95,7 +95,7 @@ func TestIngest(t *testing.T) {
 		t.Error("a number is stored")
 	}
 	p.stale = true
-	if res := post(t, s.URL+"/receipts/guess", "", update); res.StatusCode != 503 {
+	if res := post(t, s.URL+"/receipts/guess", "", update); res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("unknown token while the catalog is behind: %d, want 503", res.StatusCode)
 	}
 }
@@ -105,7 +105,7 @@ func TestIngestWithoutTheLog(t *testing.T) {
 	r, p := newRig(t), newPlane()
 	p.instance(sealed(t, r, instance, "token-one", "secret-one"))
 	s := serve(t, NewIngest(p, control.NewSecrets(r.keys), r.keys, r.log, IngestSettings{AppendLimit: 300 * time.Millisecond}))
-	if res := post(t, s.URL+"/receipts/token-one", "secret-one", update); res.StatusCode != 200 {
+	if res := post(t, s.URL+"/receipts/token-one", "secret-one", update); res.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", res.StatusCode)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -114,7 +114,7 @@ func TestIngestWithoutTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := post(t, s.URL+"/receipts/token-one", "secret-one", update+" ")
-	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
+	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
 		t.Errorf("status %d, Retry-After %q; want 503 with one", res.StatusCode, res.Header.Get("Retry-After"))
 	}
 }
