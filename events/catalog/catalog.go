@@ -169,6 +169,15 @@ func (c *Catalog) Instances() []events.Instance {
 // Endpoint gives a customer's endpoint.
 func (c *Catalog) Endpoint(id string) (events.Endpoint, bool) { e, ok := c.endpoints[id]; return e, ok }
 
+// Endpoints lists every endpoint by id.
+func (c *Catalog) Endpoints() []events.Endpoint {
+	out := make([]events.Endpoint, 0, len(c.endpoints))
+	for _, id := range slices.Sorted(maps.Keys(c.endpoints)) {
+		out = append(out, c.endpoints[id])
+	}
+	return out
+}
+
 // Subscribers lists, by id, the active endpoints that want a customer event of a message sent with the key: the one linked to
 // the key, or else all of the tenant in the key's environment.
 func (c *Catalog) Subscribers(tenant, keyID string, env events.Environment, event string) []events.Endpoint {

@@ -64,6 +64,7 @@ type Config struct {
 	ProbeEvery    time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
 	LaneCap       int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
 	HookTimeout   time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
+	HookWaits     []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`
 	ReceiptsGrace time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
 	ReadYourWrite time.Duration   `help:"How long a read waits for the view to show a fresh message." default:"2s" env:"PILOT_READ_YOUR_WRITE"`
 	StopWithin    time.Duration   `help:"Deadline of an orderly stop." default:"30s" env:"PILOT_STOP_WITHIN"`
@@ -129,7 +130,7 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
-		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Stringer("receipts_grace", c.ReceiptsGrace).
+		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Stringer("receipts_grace", c.ReceiptsGrace).
 		Stringer("read_your_write", c.ReadYourWrite).Stringer("stop_within", c.StopWithin).Stringer("start_within", c.StartWithin).
 		Bool("skip_numbers", c.SkipNumbers).Str("log_level", c.LogLevel).Msg("configuration")
 }

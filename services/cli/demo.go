@@ -42,12 +42,12 @@ func (c *demoCmd) Run(s *session) (err error) {
 		err = errors.Join(err, what(bounded))
 	}
 	defer stop(a.Stop)
-	stage, err := demo.SetUp(ctx, a.Control(), "127.0.0.1:0", "127.0.0.1:0", log)
+	stage, err := demo.SetUp(ctx, a.Control(), demo.Outside{SimAddr: "127.0.0.1:0", HookAddr: "127.0.0.1:0"}, log)
 	if err != nil {
 		return err
 	}
 	defer stop(stage.Close)
-	player := demo.Player{API: a.URLs().API, Ledger: stage.Sim.URL() + "/sim/ledger", Stage: stage, Out: s.stdout, Within: c.Within}
+	player := demo.Player{API: a.URLs().API, Ledger: stage.Gateway + "/sim/ledger", Stage: stage, Out: s.stdout, Within: c.Within}
 	result, err := player.Play(ctx)
 	if err != nil {
 		return err

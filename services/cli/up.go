@@ -17,6 +17,8 @@ type upCmd struct {
 	app.Config `embed:""`
 	Demo       bool   `help:"Bring first data, a simulated gateway and a receiver of customer webhooks. Never for production." env:"PILOT_DEMO"`
 	SimAddr    string `help:"Address of the simulated gateway of --demo." default:"127.0.0.1:8083" env:"PILOT_SIM_ADDR"`
+	GatewayURL string `name:"gateway-url" help:"URL of a gateway that --demo uses instead of a simulated one of its own." env:"PILOT_GATEWAY_URL"`
+	GatewayKey string `name:"gateway-key" help:"Its apikey." env:"PILOT_GATEWAY_KEY"`
 	HookAddr   string `help:"Address of the webhook receiver of --demo." default:"127.0.0.1:8084" env:"PILOT_HOOK_ADDR"`
 }
 
@@ -28,7 +30,7 @@ func (c *upCmd) Run(s *session) error {
 	c.AllowLoopbackEndpoints = true
 	return serve(s, c.Config, app.Roles(), func(ctx context.Context, a *app.App) (func(context.Context) error, error) {
 		log := logger(c.LogLevel, c.LogFormat, s.stderr)
-		stage, err := demo.SetUp(ctx, a.Control(), c.SimAddr, c.HookAddr, log)
+		stage, err := demo.SetUp(ctx, a.Control(), demo.Outside{SimAddr: c.SimAddr, GatewayURL: c.GatewayURL, GatewayKey: c.GatewayKey, HookAddr: c.HookAddr}, log)
 		if err != nil {
 			return nil, err
 		}
@@ -43,21 +45,23 @@ func (c *upCmd) Run(s *session) error {
 func (c *upCmd) welcome(s *session, a *app.App, stage *demo.Stage) error {
 	keyFile := filepath.Join(c.DataDir, "demo-live.key")
 	if k := stage.Keys; k != nil {
-		if err := os.WriteFile(keyFile, []byte(k.Live), 0o600); err != nil {
-			return fmt.Errorf("keep the demo key: %w", err)
+		for name, key := range map[string]string{"demo-live.key": k.Live, "demo-own.key": k.Own, "demo-test.key": k.Test} {
+			if err := os.WriteFile(filepath.Join(c.DataDir, name), []byte(key), 0o600); err != nil {
+				return fmt.Errorf("keep the demo key: %w", err)
+			}
 		}
 		fmt.Fprintf(s.stdout, "API keys, printed once:\n  LIVE, shared number  %s\n  LIVE, own number     %s\n  TEST                 %s\n\n", k.Live, k.Own, k.Test)
 	}
 	u := a.URLs()
 	_, err := fmt.Fprintf(s.stdout, `Pilot is up.
   API        %s  (docs: %s/docs)
-  simulator  %s  (ledger: %s/sim/ledger)
+  gateway    %s  (ledger: %s/sim/ledger)
   NATS       %s  (nats --context pilot stream ls)
 
 Send a message:
   curl -sS %s/v1/messages/send -H "x-api-key: $(cat %s)" -H 'content-type: application/json' \
     -d '{"templateId":"%s","variables":{"code":"123456"},"destinationNumber":"+5511988887777"}'
-`, u.API, u.API, stage.Sim.URL(), stage.Sim.URL(), u.NATS, u.API, keyFile, demo.TemplateOTP)
+`, u.API, u.API, stage.Gateway, stage.Gateway, u.NATS, u.API, keyFile, demo.TemplateOTP)
 	return err
 }
 

@@ -11,36 +11,41 @@ import (
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
+// Outside says where the outside world is, or is to be made. Addresses may have port 0.
+type Outside struct {
+	SimAddr    string // of the simulated gateway that is started, unless GatewayURL is given
+	GatewayURL string // of a gateway that already runs
+	GatewayKey string
+	HookAddr   string // of the receiver
+}
+
 // Stage is what plays the outside world: a simulated gateway and a customer's receiver, with first data pointing at them.
 type Stage struct {
-	Sim      *evolutionsim.Server
+	Sim      *evolutionsim.Server // nil when the gateway runs elsewhere
+	Gateway  string               // URL
 	Receiver *Receiver
 	Keys     *Keys // nil when they were made in an earlier run
 }
 
-// SetUp starts the outside world and brings first data. Addresses may have port 0.
-func SetUp(ctx context.Context, c Control, simAddr, hookAddr string, log zerolog.Logger) (_ *Stage, err error) {
-	s := &Stage{}
+// SetUp starts the outside world and brings first data.
+func SetUp(ctx context.Context, c Control, o Outside, log zerolog.Logger) (_ *Stage, err error) {
+	s := &Stage{Gateway: o.GatewayURL}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	s.Sim, err = evolutionsim.Start(ctx, evolutionsim.Options{
-		Address:  simAddr,
-		Receipts: evolutionsim.Receipts{ServerAck: 50 * time.Millisecond, DeliveryAck: 150 * time.Millisecond, Read: 300 * time.Millisecond},
-		Instances: []evolutionsim.Instance{
-			{Name: SharedName, Number: SharedNumber, State: "open"},
-			{Name: OwnName, Number: OwnNumber, State: "open"},
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start simulated gateway: %w", err)
+	key := o.GatewayKey
+	if o.GatewayURL == "" {
+		if s.Sim, err = startSim(ctx, o.SimAddr); err != nil {
+			return nil, err
+		}
+		s.Gateway, key = s.Sim.URL(), s.Sim.APIKey()
 	}
-	if s.Receiver, err = StartReceiver(ctx, hookAddr, log.With().Str("role", "demo-receiver").Logger()); err != nil {
+	if s.Receiver, err = StartReceiver(ctx, o.HookAddr, log.With().Str("role", "demo-receiver").Logger()); err != nil {
 		return nil, err
 	}
-	s.Keys, err = Ensure(ctx, c, Target{GatewayURL: s.Sim.URL(), GatewayKey: s.Sim.APIKey(), EndpointURL: s.Receiver.URL()})
+	s.Keys, err = Ensure(ctx, c, Target{GatewayURL: s.Gateway, GatewayKey: key, EndpointURL: s.Receiver.URL()})
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +55,21 @@ func SetUp(ctx context.Context, c Control, simAddr, hookAddr string, log zerolog
 	}
 	s.Receiver.Trust(secret)
 	return s, nil
+}
+
+func startSim(ctx context.Context, addr string) (*evolutionsim.Server, error) {
+	sim, err := evolutionsim.Start(ctx, evolutionsim.Options{
+		Address:  addr,
+		Receipts: evolutionsim.Receipts{ServerAck: 50 * time.Millisecond, DeliveryAck: 150 * time.Millisecond, Read: 300 * time.Millisecond},
+		Instances: []evolutionsim.Instance{
+			{Name: SharedName, Number: SharedNumber, State: "open"},
+			{Name: OwnName, Number: OwnNumber, State: "open"},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start simulated gateway: %w", err)
+	}
+	return sim, nil
 }
 
 // Close stops the outside world.

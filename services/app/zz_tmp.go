@@ -1,5 +1,0 @@
-package app
-
-import "context"
-
-func startNotifier(context.Context, *App) error { return nil }
