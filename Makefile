@@ -84,8 +84,8 @@ cover: ## HTML coverage of the last `make test`, and its least covered functions
 demo: build ## A finished story in a minute: free ports, simulated gateway and receiver
 	bin/pilot demo $(ARGS)
 
-up: build ## Run all roles with demo data, on 8080 and 4222
-	bin/pilot up --demo $(ARGS)
+up: build ## Run all roles with demo data on 8080 and 4222, until Ctrl-C
+	bin/pilot up --demo --context-file --log-format console $(ARGS)
 
 bench: build ## Measure this machine
 	bin/pilot bench $(ARGS)
