@@ -189,7 +189,7 @@ func (w *Worker) payload(ctx context.Context, tenant string, body events.HookDel
 	}
 	var p events.Payload
 	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, nil //nolint:nilerr // what was sealed is no payload: told without content
+		return nil, nil // what was sealed is no payload: told without content
 	}
 	return &p, nil
 }

@@ -169,9 +169,15 @@ func (f *Fanout) tell(ctx context.Context, d *eventlog.Delivery) (string, error)
 	if err := f.memory.reach(ctx, d.Position.Sequence); err != nil {
 		return "", fmt.Errorf("read the log up to %s: %w", d.Position, err)
 	}
+	if !d.Known { // of a newer release, or damaged: nothing is told of what is not understood
+		if d.Malformed != nil {
+			f.settings.Logger.Error().Err(d.Malformed).Stringer("position", d.Position).Msg("event does not decode")
+		}
+		return "unknown", nil
+	}
 	addr, err := events.ParseEventSubject(d.Address)
-	if err != nil || !d.Known {
-		return "unknown", nil // an event of a newer release: nothing is told of what is not understood
+	if err != nil {
+		return "", fmt.Errorf("read subject at %s: %w", d.Position, err)
 	}
 	result := "silent"
 	for _, about := range message.Subjects(d.Recorded) {

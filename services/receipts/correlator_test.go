@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
 )
 
 // quick makes a correlator that waits for nothing long.
@@ -75,15 +76,18 @@ func TestUnmatchedReceiptSurvivesRestart(t *testing.T) {
 func TestReceiptProvesAnAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.correlate(r.log, quick)
+	s := quick
+	s.Concurrency = 1
+	r.correlate(r.log, s)
 	r.started("msg_1", "K1")
 	r.receipt("K1", "SERVER_ACK")
-	if got := r.ids(receiptFilter); len(got) != 0 {
-		t.Fatalf("recorded while the answer is outstanding: %v", got)
-	}
+	r.started("msg_2", "")
+	r.accepted("msg_2", "K2")
+	r.receipt("K2", "SERVER_ACK")       // consumed behind the first
+	r.wait(receiptFilter, "msg_2.sent") // and the first is not recorded while its answer is outstanding
 	r.fenced("unknown", "msg_1", 1, "", &events.DispatchUnknown{Cause: "timeout"})
-	r.wait(receiptFilter, "msg_1.sent")
-	r.wait(events.DispatchFilter(partition, instance), "msg_1.started", "msg_1.unknown", "msg_1.proved.1")
+	r.wait(receiptFilter, "msg_2.sent", "msg_1.sent")
+	r.wait(events.DispatchFilter(partition, instance), "msg_1.started", "msg_2.started", "msg_2.accepted", "msg_1.unknown", "msg_1.proved.1")
 	recs := r.events(events.TypeFilter(partition, events.GroupDispatch, "proved"))
 	body, _ := recs[0].Body.(*events.DispatchProved)
 	if body == nil || body.By != events.ProofReceipt || recs[0].Prev == 0 || recs[0].Attempt != 1 {
@@ -195,6 +199,94 @@ func TestOlderMessagesAreLookedUp(t *testing.T) {
 	r.wait(receiptFilter, "msg_7.read")
 	if rec := r.events(receiptFilter)[0]; rec.QueuedSeq != 7 || rec.TenantID != "acme" {
 		t.Errorf("envelope %+v", rec.Envelope)
+	}
+}
+
+// unproved knows a message that was started before anything this process has read.
+type unproved struct{}
+
+func (unproved) ByGatewayID(context.Context, string, string) (Known, bool, error) {
+	return Known{MessageID: "msg_1", TenantID: "acme", QueuedSeq: 1, Attempt: 1}, true, nil
+}
+
+func TestProofWhereTheGroupIsOlderThanMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.started("msg_1", "K1")
+	r.fenced("unknown", "msg_1", 1, "", &events.DispatchUnknown{Cause: "timeout"})
+	s := quick
+	s.Finder, s.Kept, s.Unmatched, s.Grace = unproved{}, time.Nanosecond, time.Nanosecond, time.Millisecond
+	r.correlate(r.log, s)
+	r.receipt("K1", "READ")
+	r.wait(receiptFilter, "msg_1.read")
+	r.wait(events.DispatchFilter(partition, instance), "msg_1.started", "msg_1.unknown", "msg_1.proved.1")
+}
+
+func TestUnmatchedObservationComesAgainForAWhile(t *testing.T) {
+	t.Parallel()
+	c := NewCorrelator(nil, partition, Settings{Grace: time.Minute})
+	at := func(stored time.Time) *eventlog.Delivery {
+		return &eventlog.Delivery{Recorded: events.Recorded{
+			Event: events.Event{
+				Address: events.ReceiptSubject(partition, instance, EventMessagesUpdate),
+				Body:    &events.GatewayObserved{Event: EventMessagesUpdate, KeyID: "K", Status: "READ", FromMe: true},
+			},
+			Stored: stored, Known: true,
+		}}
+	}
+	if result, again := c.judge(t.Context(), at(time.Now())); result != string(outcomeHeld) || again < 50*time.Second || again > time.Minute {
+		t.Errorf("a new one: %s, again in %s", result, again)
+	}
+	if result, again := c.judge(t.Context(), at(time.Now().Add(-2*time.Minute))); result != "unmatched" || again != 0 {
+		t.Errorf("an old one: %s, again in %s", result, again)
+	}
+	if len(c.book.sightings(key{instance, "K"})) != 1 {
+		t.Error("memory does not keep it")
+	}
+}
+
+// appends counts what is appended.
+type appends struct {
+	Log
+	ids []string
+}
+
+func (a *appends) Append(_ context.Context, ev events.Event) (eventlog.Ack, error) {
+	a.ids = append(a.ids, ev.ID)
+	return eventlog.Ack{Sequence: uint64(len(a.ids))}, nil
+}
+
+func TestOldWordOfTheGatewayIsHistory(t *testing.T) {
+	t.Parallel()
+	log := &appends{}
+	c := NewCorrelator(log, partition, quick)
+	c.live = true
+	now := time.Now()
+	say := func(seq uint64, state string, at time.Time) {
+		o := events.GatewayObserved{Event: EventConnectionUpdate, State: state}
+		c.connection(t.Context(), instance, events.Recorded{Position: events.Position{Sequence: seq}, Stored: at}, o)
+	}
+	learn := func(wire, id, from string, at time.Time) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.learnInstance(events.Recorded{
+			Event: events.Event{
+				Envelope: events.Envelope{ID: id, Type: wire, Source: from},
+				Address:  events.EventSubject(partition, instance, events.GroupInstance, "x"),
+			}, Stored: at,
+		})
+	}
+	say(1, "open", now)
+	learn(events.TypeInstanceParked, "park-1", "pilot/dispatcher", now.Add(time.Second))
+	c.settleAll(t.Context()) // it was parked after it was open
+	say(2, "open", now.Add(2*time.Second))
+	// The log brings the event of the second word after the third word was said: the third is newer all the same.
+	say(3, "close", now.Add(2*time.Second+time.Millisecond))
+	learn(events.TypeInstanceOpened, "inst1.opened.0:2", source, now.Add(3*time.Second))
+	c.settleAll(t.Context())
+	want := []string{"inst1.opened.0:1", "inst1.opened.0:2", "inst1.closed.0:3", "inst1.closed.0:3"}
+	if !slices.Equal(log.ids, want) {
+		t.Errorf("appended %v, want %v", log.ids, want)
 	}
 }
 
