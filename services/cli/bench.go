@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"runtime/pprof"
 	"time"
 
 	"pilotstatus.dev/services/bench"
@@ -15,11 +17,25 @@ type benchCmd struct {
 	Accept    time.Duration `help:"How long acceptance is measured." default:"5s"`
 	Idle      int           `help:"Messages of the idle figure." default:"300"`
 	Dir       string        `help:"Directory on the disk to measure; empty is a temporary one." type:"path"`
+	Profile   string        `help:"File for a CPU profile of the run." type:"path"`
 	LogLevel  string        `help:"Least level that is logged." enum:"debug,info,warn,error" default:"error" env:"PILOT_LOG_LEVEL"`
 }
 
 // Run measures and prints figures.
 func (c *benchCmd) Run(s *session) (err error) {
+	if c.Profile != "" {
+		f, err := os.Create(c.Profile)
+		if err != nil {
+			return fmt.Errorf("make profile: %w", err)
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return errors.Join(fmt.Errorf("start profile: %w", err), f.Close())
+		}
+		defer func() {
+			pprof.StopCPUProfile()
+			err = errors.Join(err, f.Close())
+		}()
+	}
 	dir := c.Dir
 	if dir == "" {
 		if dir, err = scratch("pilot-bench-"); err != nil {
