@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"strings"
@@ -109,3 +110,6 @@ var partitions = sync.OnceValue(func() map[string]events.Partition {
 func position(stream string, seq uint64) events.Position {
 	return events.Position{Partition: partitions()[stream], Sequence: seq}
 }
+
+// reader says whose tails these are: the name of the connection.
+func (l *Log) reader() string { return cmp.Or(l.nc.Opts.Name, "a reader without a name") }

@@ -130,7 +130,8 @@ func (t *tail) checkEnds(ctx context.Context) error {
 
 func (t *tail) consumerConfig() jetstream.ConsumerConfig {
 	cfg := jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, MaxDeliver: -1,
+		Description: "tail of " + t.log.reader(), // for operators: the server makes up the name
+		AckPolicy:   jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, MaxDeliver: -1,
 		InactiveThreshold: t.log.opts.Inactive, HeadersOnly: t.cfg.HeadersOnly,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.next,
 	}
