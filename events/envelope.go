@@ -129,7 +129,7 @@ func readEnvelope(h map[string][]string) (Envelope, error) {
 		ID: get(HeaderID), Type: get(HeaderType), Source: get(HeaderSource), Time: at(HeaderTime),
 		Subject: get(HeaderSubject), TenantID: get(HeaderTenantID),
 		DeliverAt: at(HeaderDeliverAt), DeliverUntil: at(HeaderDeliverUntil),
-		Attempt: int(num(HeaderAttempt, 16)), Nonce: get(HeaderNonce), //nolint:gosec // 16 bits fit an int
+		Attempt: int(num(HeaderAttempt, 16)), Nonce: get(HeaderNonce),
 		Prev: num(HeaderPrev, 64), QueuedSeq: num(HeaderQueuedSeq, 64), DueAt: at(HeaderDueAt),
 		GatewayID: get(HeaderGatewayID), TraceParent: get(HeaderTraceParent),
 	}

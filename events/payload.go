@@ -31,7 +31,7 @@ func DataKeyID(messageID, project string, retentionDays int, at time.Time) strin
 	return "d-" + project + "-" + at.UTC().Format("2006-01-02")
 }
 
-// Windows of delivery by category: deliverUntil when the sender gives none, counted from deliverAt.
+// Window of delivery of a category: deliverUntil when the sender gives none, counted from deliverAt.
 func Window(c Category) time.Duration {
 	switch c {
 	case OTP:

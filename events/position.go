@@ -20,7 +20,7 @@ func PartitionOf(instance string, n int) Partition {
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(instance))
-	return Partition(h.Sum64() % uint64(n)) //nolint:gosec // n <= 256, so the remainder fits a byte
+	return Partition(h.Sum64() % uint64(n))
 }
 
 func (p Partition) String() string { return strconv.Itoa(int(p)) }

@@ -63,8 +63,12 @@ func TestApplyAndRemove(t *testing.T) {
 	}
 	has(true)
 	for i, x := range [][2]string{
-		{events.KindTenant, "t-1"}, {events.KindProject, "p-1"}, {events.KindKey, "k-1"}, {events.KindTemplate, "m-1"},
-		{events.KindInstance, "i-1"}, {events.KindEndpoint, "e-1"},
+		{events.KindTenant, "t-1"},
+		{events.KindProject, "p-1"},
+		{events.KindKey, "k-1"},
+		{events.KindTemplate, "m-1"},
+		{events.KindInstance, "i-1"},
+		{events.KindEndpoint, "e-1"},
 	} {
 		seq := uint64(10 + i)
 		c.Apply(control[events.Tenant](seq, x[0], x[1], nil))

@@ -206,7 +206,7 @@ func anyLog(t *rapid.T) []events.Recorded {
 	for range rapid.IntRange(0, 25).Draw(t, "facts") {
 		seq += uint64(rapid.IntRange(1, 3).Draw(t, "gap"))
 		n := rapid.SampledFrom([]int{0, 1, 1, 2, 2, 3, 4, 65_535}).Draw(t, "attempt")
-		make := rapid.SampledFrom([]func() events.Recorded{
+		fact := rapid.SampledFrom([]func() events.Recorded{
 			func() events.Recorded { return started(seq, n) },
 			func() events.Recorded { return accepted(seq, n, "G") },
 			func() events.Recorded { return refused(seq, n) },
@@ -226,7 +226,7 @@ func anyLog(t *rapid.T) []events.Recorded {
 			func() events.Recorded { return queuedEvent(seq) },
 			func() events.Recorded { return stranger(t, seq) },
 		}).Draw(t, "fact")
-		log = append(log, make())
+		log = append(log, fact())
 	}
 	return log
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -169,7 +170,7 @@ func (q *Queue) Closes(now time.Time, limit int) []Close {
 	}
 	var out []Close
 	for k, es := range groups {
-		slices.SortFunc(es, func(a, b *Entry) int { return int(int64(a.QueuedSeq) - int64(b.QueuedSeq)) }) //nolint:gosec // sequences stay far below 2^63
+		slices.SortFunc(es, func(a, b *Entry) int { return cmp.Compare(a.QueuedSeq, b.QueuedSeq) })
 		for chunk := range slices.Chunk(es, events.MaxClosed) {
 			c := Close{Reason: k.reason, Code: k.code, Presumed: k.reason == events.ClosedTimeout}
 			for _, e := range chunk {
@@ -179,7 +180,7 @@ func (q *Queue) Closes(now time.Time, limit int) []Close {
 		}
 	}
 	slices.SortFunc(out, func(a, b Close) int {
-		return int(int64(a.Messages[0].QueuedSeq) - int64(b.Messages[0].QueuedSeq)) //nolint:gosec // as above
+		return cmp.Compare(a.Messages[0].QueuedSeq, b.Messages[0].QueuedSeq)
 	})
 	return out
 }
@@ -224,6 +225,6 @@ func bySeq(set map[*Entry]struct{}) []*Entry {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Entry) int { return int(int64(a.QueuedSeq) - int64(b.QueuedSeq)) }) //nolint:gosec // as above
+	slices.SortFunc(out, func(a, b *Entry) int { return cmp.Compare(a.QueuedSeq, b.QueuedSeq) })
 	return out
 }
