@@ -134,8 +134,9 @@ type Instance struct {
 
 // IngressSecret is what a gateway must present to hand in a receipt: the path token and the value of the secret header.
 type IngressSecret struct {
-	Token  string `json:"token"`
-	Secret string `json:"secret"`
+	Token    string `json:"token"`
+	Secret   string `json:"secret"`
+	Previous string `json:"previous,omitempty"` // the secret before the last rotation; admitted until it is left out
 }
 
 // Endpoint is a customer's webhook URL.

@@ -13,6 +13,7 @@ import (
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/projections/views"
 	"pilotstatus.dev/services/control"
+	"pilotstatus.dev/services/receipts"
 )
 
 // This file fits what exists to the ports that api and dispatcher declare. It decides nothing.
@@ -97,6 +98,10 @@ func (k dispatchKeys) OpenPayload(ctx context.Context, tenant, messageID string,
 
 func (k dispatchKeys) OpenSecret(ctx context.Context, entity string, s events.Sealed) ([]byte, error) {
 	return k.secrets.Open(ctx, entity, s)
+}
+
+func (k dispatchKeys) HashJID(ctx context.Context, tenant, jid string) (string, error) {
+	return k.keys.Hash(ctx, tenant, receipts.PurposeJID, []byte(jid))
 }
 
 // source feeds the projector from the log.

@@ -3,8 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,8 +36,6 @@ type Feed struct {
 
 	mu      sync.RWMutex
 	catalog *catalog.Catalog
-	// endpoints are the ids of all endpoints; the catalog lists them by tenant only.
-	endpoints map[string]struct{}
 
 	state    sync.Mutex
 	proved   time.Time     // the catalog held all of CONTROL as of then
@@ -60,7 +56,7 @@ func NewFeed(log Log, s Settings) *Feed {
 	}
 	return &Feed{
 		log: log, settings: s, catalog: catalog.New(), moved: make(chan struct{}),
-		endpoints: map[string]struct{}{}, watchers: map[chan struct{}]struct{}{}, ready: make(chan struct{}),
+		watchers: map[chan struct{}]struct{}{}, ready: make(chan struct{}),
 	}
 }
 
@@ -134,16 +130,9 @@ func (f *Feed) Watch() (changed <-chan struct{}, stop func()) {
 }
 
 // Endpoints lists every customer endpoint of every tenant by id, those switched off too.
-func (f *Feed) Endpoints() []events.Endpoint {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	var out []events.Endpoint
-	for _, id := range slices.Sorted(maps.Keys(f.endpoints)) {
-		if e, ok := f.catalog.Endpoint(id); ok { // not removed since
-			out = append(out, e)
-		}
-	}
-	return out
+func (f *Feed) Endpoints() (all []events.Endpoint) {
+	f.Read(func(c *catalog.Catalog) { all = c.Endpoints() })
+	return all
 }
 
 func (f *Feed) sequence() uint64 {
@@ -159,9 +148,6 @@ func (f *Feed) apply(recs []events.Recorded) {
 	f.mu.Lock()
 	for _, rec := range recs {
 		f.catalog.Apply(rec)
-		if kind, id, err := events.ParseControlSubject(rec.Address); err == nil && kind == events.KindEndpoint {
-			f.endpoints[id] = struct{}{}
-		}
 	}
 	f.mu.Unlock()
 	f.state.Lock()

@@ -48,11 +48,7 @@ func place(entity string) []byte {
 }
 
 // Ingress is what a gateway must present to hand in what it has to say about one instance.
-type Ingress struct {
-	events.IngressSecret
-	// Previous is the secret header's value before the last rotation; it is admitted until it is left out.
-	Previous string `json:"previous,omitempty"`
-}
+type Ingress struct{ events.IngressSecret }
 
 // Admits compares a presented secret with the valid ones, in constant time. An empty secret admits nobody.
 func (i Ingress) Admits(secret string) bool {

@@ -51,7 +51,7 @@ func (a *actor) secondForm(ctx context.Context, client *evolution.Client, inst e
 	again, verdict := a.number(ctx, client, inst, digits)
 	switch {
 	case verdict == numberRefused: // the refusal stands
-	case verdict == numberFine && again == tried && a.numbers.known(digits):
+	case verdict == numberFine && again.number == tried && again.jid != "":
 		// The check says that this form exists and the send says it does not: it stays to be tried again.
 		out.verdict = evolution.Verdict{Outcome: evolution.Deferred, Scope: evolution.ScopeMessage, Code: causeNumberDisputed}
 	default:

@@ -26,10 +26,11 @@ type Catalog interface {
 	Current() error
 }
 
-// Keys unseals what the dispatcher must read: payloads of messages, and gateway keys.
+// Keys unseals what the dispatcher must read, payloads of messages and gateway keys, and hashes what it must not write.
 type Keys interface {
 	OpenPayload(ctx context.Context, tenant, messageID string, s events.Sealed) ([]byte, error)
 	OpenSecret(ctx context.Context, entity string, s events.Sealed) ([]byte, error)
+	HashJID(ctx context.Context, tenant, jid string) (string, error)
 }
 
 // Dispatcher runs the actors of every partition while it holds the lease.

@@ -18,7 +18,7 @@ type numbers struct {
 
 type resolved struct {
 	number string // digits to send to
-	jid    string
+	jid    string // empty when the check gave none
 	at     time.Time
 }
 
@@ -41,8 +41,6 @@ func (n *numbers) put(digits string, r resolved) {
 
 func (n *numbers) forget(digits string) { delete(n.seen, recipient.Canonical(digits)) }
 
-func (n *numbers) known(digits string) bool { _, ok := n.get(digits); return ok }
-
 type numberVerdict uint8
 
 const (
@@ -53,37 +51,39 @@ const (
 
 // number resolves the digits to send to: with or without the ninth digit, as the number check says. A check that gives no
 // answer does not hold a message back: the digits are sent as they are.
-func (a *actor) number(ctx context.Context, client *evolution.Client, inst events.Instance, digits string) (string, numberVerdict) {
+func (a *actor) number(ctx context.Context, client *evolution.Client, inst events.Instance, digits string) (resolved, numberVerdict) {
+	plain := resolved{number: digits}
 	if a.p.d.set.SkipNumbers {
-		return digits, numberFine
+		return plain, numberFine
 	}
 	if r, ok := a.numbers.get(digits); ok {
-		return r.number, numberFine
+		return r, numberFine
 	}
 	answers, err := client.WhatsAppNumbers(ctx, inst.Name, recipient.Variants(digits))
 	if err != nil {
 		var f *evolution.Failure
 		if errors.As(err, &f) && f.Verdict.Code == evolution.CauseConnectionClosed {
-			return digits, numberNotNow
+			return plain, numberNotNow
 		}
 		a.log.Debug().Err(err).Msg("number check")
-		return digits, numberFine
+		return plain, numberFine
 	}
 	refused := 0
 	for _, n := range answers {
 		switch {
 		case n.Exists && recipient.JIDMatches(n.JID, digits):
 			got, _ := recipient.JIDDigits(n.JID)
-			a.numbers.put(digits, resolved{number: got, jid: n.JID, at: time.Now()})
-			return got, numberFine
+			r := resolved{number: got, jid: n.JID, at: time.Now()}
+			a.numbers.put(digits, r)
+			return r, numberFine
 		case !n.Exists:
 			refused++
 		}
 	}
 	if refused > 0 && refused == len(answers) && refused >= len(recipient.Variants(digits)) {
-		return digits, numberRefused
+		return plain, numberRefused
 	}
-	return digits, numberFine
+	return plain, numberFine
 }
 
 // jids gives the addresses a message to the digits may be stored under: the resolved one, else every form of the number.

@@ -37,11 +37,11 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		return
 	case numberFine:
 	}
-	s := a.start(ctx, j, callOf(content))
+	s := a.start(ctx, j, callOf(content), a.jidHash(ctx, inst, number))
 	if s == nil {
 		return
 	}
-	out := a.call(ctx, client, inst, s, content, number)
+	out := a.call(ctx, client, inst, s, content, number.number)
 	a.settle(ctx, j, s, out)
 }
 
@@ -68,13 +68,13 @@ func (s *intent) age(now time.Time) time.Duration {
 }
 
 // start appends the intent and reads the tail up to it. nil means that no call may follow now.
-func (a *actor) start(ctx context.Context, j job, call evolution.Call) *intent {
+func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash string) *intent {
 	s := &intent{job: j, nonce: newID(), begun: time.Now()}
 	set := a.p.d.set
 	a.p.own.Store(s.nonce, struct{}{})
 	defer a.p.own.Delete(s.nonce)
 	ev := a.event(events.TypeDispatchStarted, "started", j.message(), j.lane.Tenant, j.attempt,
-		&events.DispatchStarted{Call: string(call), BudgetMS: set.Budget.Milliseconds(), LimitMS: set.CallLimit.Milliseconds()})
+		&events.DispatchStarted{Call: string(call), BudgetMS: set.Budget.Milliseconds(), LimitMS: set.CallLimit.Milliseconds(), JIDHash: jidHash})
 	ev.Nonce, ev.DeliverUntil = s.nonce, j.deliverUntil
 	bounded, cancel := context.WithTimeout(ctx, set.Budget)
 	defer cancel()
@@ -103,6 +103,20 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call) *intent {
 		a.log.Warn().Err(err).Str("message", j.id).Msg("start not confirmed")
 	}
 	return nil
+}
+
+// jidHash is the keyed hash of the address a message is about to go to: what a receipt's own can be compared with.
+func (a *actor) jidHash(ctx context.Context, inst events.Instance, r resolved) string {
+	if r.jid == "" {
+		return ""
+	}
+	bounded, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
+	defer cancel()
+	hash, err := a.p.d.keys.HashJID(bounded, inst.TenantID, r.jid)
+	if err != nil { // it only serves to notice anomalies
+		a.log.Warn().Err(err).Msg("hash address")
+	}
+	return hash
 }
 
 // check is the last look, at every Write of the request (rule R4).
