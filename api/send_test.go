@@ -320,6 +320,11 @@ func TestSendFromAnothersNumber(t *testing.T) {
 	f := newFixture(t).start()
 	wantCode(t, f.send(strayKey, `{"destinationNumber":"+5511987650123","text":"hi"}`), events.CodeNoInstance)
 	wantCode(t, f.send(otherKey, note), events.CodeTemplateNotFound)
+	define(f.catalog.cat, events.KindTemplate, "t-stray", events.Template{
+		ID: "t-stray", TenantID: "rival", ProjectID: "shop", Name: "stray", Category: events.Utility,
+		Versions: []events.TemplateVersion{version(1, true, `"Stray."`)},
+	})
+	wantCode(t, f.send(liveKey, `{"destinationNumber":"+5511987650123","templateId":"stray"}`), events.CodeTemplateNotFound)
 	if len(f.events()) != 0 {
 		t.Error("appended")
 	}
