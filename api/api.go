@@ -89,8 +89,7 @@ func New(cfg Config, ports Ports) *API {
 	addWebhooks(a.huma.OpenAPI())
 	a.serveDocs(mux)
 
-	var h http.Handler = routed(mux)
-	h = normalize(h)
+	h := normalize(routed(mux))
 	h = recoverPanics(a.cfg.Log, h)
 	h = secure(h)
 	a.handler = identify(&a.cfg, ports.NewID, h)

@@ -129,7 +129,7 @@ func TestTraceParent(t *testing.T) {
 			t.Errorf("%q became %q", given, got)
 		}
 	}
-	if traceParent("") == traceParent("") {
+	if first, second := traceParent(""), traceParent(""); first == second {
 		t.Error("two traces are the same")
 	}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -88,10 +89,11 @@ func recoverPanics(log zerolog.Logger, next http.Handler) http.Handler {
 		t := &tracked{ResponseWriter: w}
 		defer func() {
 			v := recover()
+			err, _ := v.(error)
 			switch {
 			case v == nil:
 				return
-			case v == http.ErrAbortHandler:
+			case errors.Is(err, http.ErrAbortHandler):
 				panic(v)
 			case t.begun && r.Context().Err() != nil:
 				return // huma panics when the caller went away while it wrote
