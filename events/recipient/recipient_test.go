@@ -131,7 +131,7 @@ func TestNumberNeverReachesALog(t *testing.T) {
 		fmt.Fprintf(&out, verb+" ", r)
 		fmt.Fprintf(&out, verb+" ", struct{ To Recipient }{r})
 	}
-	body, err := json.Marshal(r)
+	body, err := json.Marshal(r) //nolint:staticcheck // that it says nothing is what is tested
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,16 @@ func TestCheckReportsEveryValue(t *testing.T) {
 	want := Report{
 		Missing: []string{"gone", "Ok"},
 		Invalid: []Invalid{
-			{"number", ReasonNotAString}, {"bool", ReasonNotAString}, {"null", ReasonNotAString}, {"list", ReasonNotAString}, {"object", ReasonNotAString},
-			{"empty", ReasonBlank}, {"spaces", ReasonBlank}, {"zw", ReasonBlank}, {"nul", ReasonNUL}, {"bytes", ReasonNotUTF8},
+			{"number", ReasonNotAString},
+			{"bool", ReasonNotAString},
+			{"null", ReasonNotAString},
+			{"list", ReasonNotAString},
+			{"object", ReasonNotAString},
+			{"empty", ReasonBlank},
+			{"spaces", ReasonBlank},
+			{"zw", ReasonBlank},
+			{"nul", ReasonNUL},
+			{"bytes", ReasonNotUTF8},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

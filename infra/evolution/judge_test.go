@@ -34,7 +34,8 @@ func TestJudgeFollowsTheTable(t *testing.T) {
 		{"201 id is a number", CallSendText, "", Answer{Status: 201, Body: []byte(`{"key":{"id":7}}`)}, Verdict{Outcome: Accepted, Code: CauseNoGatewayID}},
 		{"201 id with line break", CallSendText, "", Answer{Status: 201, Body: []byte(`{"key":{"id":"a\nb"}}`)}, Verdict{Outcome: Accepted, Code: CauseNoGatewayID}},
 		{
-			"201 of v1", CallSendText, "1.8.2", Answer{Status: 201, Body: []byte(`{"key":{"id":"K","remoteJid":"5511999990000@s.whatsapp.net"},"messageTimestamp":"1700000000"}`)},
+			"201 of v1", CallSendText, "1.8.2",
+			Answer{Status: 201, Body: []byte(`{"key":{"id":"K","remoteJid":"5511999990000@s.whatsapp.net"},"messageTimestamp":"1700000000"}`)},
 			Verdict{Outcome: Accepted, GatewayID: "K", RemoteJID: "5511999990000@s.whatsapp.net", MessageTimestamp: time.Unix(1700000000, 0).UTC()},
 		},
 		{"400 validation without wrapper", CallSendText, "2.3.6", Answer{Status: 400, Body: []byte(`{"message":[["x"]]}`)}, unknown(CauseUnrecognised)},

@@ -188,7 +188,7 @@ func (h *hooks) wait(tried int) time.Duration {
 		}
 	}
 	if j := h.options.Jitter; j > 0 {
-		d = time.Duration(float64(d) * (1 - j + 2*j*rand.Float64()))
+		d = time.Duration(float64(d) * (1 - j + 2*j*rand.Float64())) //nolint:gosec // jitter, not a secret
 	}
 	return max(d, h.options.InitialDelay)
 }

@@ -142,13 +142,11 @@ func (s *Server) ChangeInstance(name string, c Change) error {
 	return nil
 }
 
-// removeInstance forgets an instance and reports whether it was there.
-func (s *Server) removeInstance(name string) bool {
+// removeInstance forgets an instance.
+func (s *Server) removeInstance(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.instances[name]
 	delete(s.instances, name)
-	return ok
 }
 
 func validState(state string) bool {

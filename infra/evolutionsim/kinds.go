@@ -72,22 +72,31 @@ type resetFault struct {
 	late bool
 }
 
-func (f resetFault) before(x *exchange) bool { return !f.late && x.reset() }
+func (f resetFault) before(x *exchange) bool {
+	if !f.late {
+		x.reset()
+	}
+	return !f.late
+}
 
-func (f resetFault) after(x *exchange, _ *reply) bool { return f.late && x.reset() }
+func (f resetFault) after(x *exchange, _ *reply) bool {
+	if f.late {
+		x.reset()
+	}
+	return f.late
+}
 
 // reset closes the client's connection so that it sees a reset, not an end.
-func (x *exchange) reset() bool {
+func (x *exchange) reset() {
 	x.finish()
 	hijacked, _, err := x.control().Hijack()
 	if err != nil {
-		return true
+		return
 	}
 	if tcp, ok := hijacked.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // without it the client sees an end, which is a fault too
 	}
 	_ = hijacked.Close()
-	return true
 }
 
 // receiptsFault alters the receipts of a message.

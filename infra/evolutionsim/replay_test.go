@@ -123,8 +123,10 @@ func prepare(t *testing.T, group, name string) *Server {
 	if group == "v236" {
 		store := s.instance("acme")
 		if store != nil && number != "173" {
-			m := &message{rowID: rowID(), keyID: "3EB0C1BD045B881CD1266D", jid: "5511999990000" + userServer, kind: "conversation",
-				content: map[string]string{"conversation": "hello world"}, composed: 1795957114, instanceID: store.id}
+			m := &message{
+				rowID: rowID(), keyID: "3EB0C1BD045B881CD1266D", jid: "5511999990000" + userServer, kind: "conversation",
+				content: map[string]string{"conversation": "hello world"}, composed: 1795957114, instanceID: store.id,
+			}
 			m.context = textContext(store.created)
 			store.store.add(m)
 			store.store.saw(m.keyID, "SERVER_ACK")

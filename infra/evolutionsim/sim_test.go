@@ -177,7 +177,7 @@ func BenchmarkSend(b *testing.B) {
 	b.SetParallelism(16)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			req, _ := http.NewRequestWithContext(b.Context(), "POST", s.URL()+"/message/sendText/acme", strings.NewReader(`{"number":"5511999990000","text":"x"}`))
+			req, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, s.URL()+"/message/sendText/acme", strings.NewReader(`{"number":"5511999990000","text":"x"}`))
 			req.Header.Set("apikey", s.APIKey())
 			res, err := kept.Do(req)
 			if err != nil {

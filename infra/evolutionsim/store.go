@@ -46,16 +46,16 @@ func (s *store) add(m *message) {
 	s.first = (s.first + 1) % s.limit
 }
 
-// saw adds an acknowledgement and gives the message's row id; false when there is no row.
-func (s *store) saw(keyID, status string) (id string, ok bool) {
+// saw adds an acknowledgement and gives the message's row id; empty when there is no row.
+func (s *store) saw(keyID, status string) (id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, ok := s.byKey[keyID]
 	if !ok {
-		return "", false
+		return ""
 	}
 	m.updates = append(m.updates, update{rowID(), status})
-	return m.rowID, true
+	return m.rowID
 }
 
 func (s *store) get(keyID string) (*message, bool) {

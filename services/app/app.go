@@ -88,8 +88,8 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	return a, nil
 }
 
-func (a *App) needs(any ...Role) bool {
-	return slices.ContainsFunc(any, func(r Role) bool { return slices.Contains(a.roles, r) })
+func (a *App) needs(roles ...Role) bool {
+	return slices.ContainsFunc(roles, func(r Role) bool { return slices.Contains(a.roles, r) })
 }
 
 // followControl starts the catalog and waits until it is whole.
@@ -173,7 +173,9 @@ func (a *App) serve(ctx context.Context, name, addr string, h http.Handler) (str
 			if err != nil {
 				err = errors.Join(err, srv.Close())
 			}
-			<-done
+			if end := <-done; !errors.Is(end, http.ErrServerClosed) {
+				err = errors.Join(err, end)
+			}
 			return err
 		}
 	})

@@ -27,7 +27,7 @@ func (r *rig) accept(ctx context.Context, s Settings) ([]Figure, error) {
 			var mine []time.Duration
 			for n := c; bounded.Err() == nil; n += s.Clients {
 				at := time.Now()
-				if _, err := r.post(gctx, n%r.n, n); err != nil {
+				if err := r.post(gctx, n%r.n, n); err != nil {
 					return err
 				}
 				mine = append(mine, time.Since(at))
@@ -55,7 +55,7 @@ func (r *rig) idle(ctx context.Context, s Settings) ([]Figure, error) {
 	var all []time.Duration
 	for n := range s.Idle {
 		at := time.Now()
-		if _, err := r.post(ctx, n%r.n, n); err != nil {
+		if err := r.post(ctx, n%r.n, n); err != nil {
 			return nil, fmt.Errorf("measure idle latency: %w", err)
 		}
 		began, err := r.left(ctx, base+int64(n))
@@ -116,7 +116,7 @@ func (r *rig) delivered(ctx context.Context, s Settings) ([]Figure, error) {
 			return nil, err
 		}
 		tails.Go(func() error {
-			err := r.app.Events().Tail(tctx, eventlog.TailConfig{
+			if err := r.app.Events().Tail(tctx, eventlog.TailConfig{
 				Stream: events.EventsStream(p), From: from + 1, HeadersOnly: true,
 				Filters: []string{events.TypeFilter(p, events.GroupReceipt, "delivered")},
 			}, func(_ context.Context, b eventlog.Batch) error {
@@ -124,11 +124,10 @@ func (r *rig) delivered(ctx context.Context, s Settings) ([]Figure, error) {
 					stop()
 				}
 				return nil
-			})
-			if tctx.Err() != nil {
-				return nil
+			}); tctx.Err() == nil {
+				return err
 			}
-			return err
+			return nil
 		})
 	}
 	began := time.Now()
@@ -137,7 +136,7 @@ func (r *rig) delivered(ctx context.Context, s Settings) ([]Figure, error) {
 	for range s.Clients {
 		clients.Go(func() error {
 			for n := next.Add(1) - 1; n < int64(s.Messages); n = next.Add(1) - 1 {
-				if _, err := r.post(cctx, int(n)%r.n, int(n)); err != nil {
+				if err := r.post(cctx, int(n)%r.n, int(n)); err != nil {
 					return err
 				}
 			}

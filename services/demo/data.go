@@ -127,9 +127,9 @@ func (w *writer) version(kind, id string) (v uint64, exists bool) {
 	return v, exists
 }
 
-func (w *writer) missing(kind, id string, make func(version uint64)) {
+func (w *writer) missing(kind, id string, create func(version uint64)) {
 	if v, exists := w.version(kind, id); !exists && w.err == nil {
-		make(v)
+		create(v)
 	}
 }
 

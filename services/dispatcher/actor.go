@@ -228,18 +228,14 @@ func (a *actor) decide(ctx context.Context, choose func(q *queue.Queue, now time
 		var refused *eventlog.Refused
 		if errors.As(err, &refused) {
 			seq, err = refused.Last, nil
-			err = a.p.wait(try, seq)
-			cancel()
-			if err != nil {
-				return err
-			}
-			continue
 		}
 		if err == nil {
 			err = a.p.wait(try, seq)
 		}
 		cancel()
-		return err
+		if err != nil || refused == nil {
+			return err
+		}
 	}
 	return ctx.Err()
 }

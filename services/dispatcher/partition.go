@@ -129,7 +129,7 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) {
 
 // lookAtClock compares the stream's clock with ours through a start of this very process: it was stored between our stamp and now.
 func (p *partition) lookAtClock(rec events.Recorded) {
-	early, late := rec.Time.Sub(rec.Stored), rec.Stored.Sub(time.Now())
+	early, late := rec.Time.Sub(rec.Stored), time.Until(rec.Stored)
 	p.skew.Store(&skew{off: max(early, late, 0), at: time.Now()})
 }
 

@@ -81,8 +81,8 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
-	<-p.done
-	p.done <- nil
+	err := <-p.done // for the next who waits
+	p.done <- err
 }
 
 // Promise P1, P2 across a SIGKILL of the whole process while messages are on their way: every 202 leaves, none twice.
