@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"pilotstatus.dev/events"
 )
 
@@ -147,21 +149,49 @@ func TestMemoryForgetsWhatIsOld(t *testing.T) {
 		}})
 	}
 	now := time.Now()
-	fact("msg_0", 5, 1, now) // accepted before the first event that was read
-	fact("msg_1", 7, 6, now)
-	fact("msg_2", 9, 8, now.Add(2*time.Hour))
-	if _, there := m.get("msg_1"); there {
+	old, first, second := idOf(now.Add(-2*time.Hour)), idOf(now), idOf(now)
+	fact(old, 5, 1, now) // accepted before memory begins
+	fact(first, 7, 6, now)
+	fact(second, 9, 8, now.Add(2*time.Hour))
+	if _, there := m.get(first); there {
 		t.Error("an old message stays")
 	}
-	if e, there := m.get("msg_2"); !there || !e.whole {
-		t.Errorf("msg_2: %+v, %t", e, there)
+	if e, there := m.get(second); !there || !e.whole {
+		t.Errorf("second: %+v, %t", e, there)
 	}
-	fact("msg_1", 10, 6, now.Add(2*time.Hour))
-	if e, _ := m.get("msg_1"); e.whole {
+	fact(first, 10, 6, now.Add(2*time.Hour))
+	if e, _ := m.get(first); e.whole {
 		t.Error("a forgotten message counts as whole")
 	}
-	fact("msg_0", 11, 1, now.Add(2*time.Hour))
-	if e, _ := m.get("msg_0"); e.whole {
+	fact(old, 11, 1, now.Add(2*time.Hour))
+	if e, _ := m.get(old); e.whole {
 		t.Error("a message older than what was read counts as whole")
 	}
+}
+
+// A first start has no fact before it, however long ago its message was accepted.
+func TestMemoryTakesAFirstStartForTheBeginning(t *testing.T) {
+	t.Parallel()
+	m := newMemory(10, time.Hour)
+	id := idOf(time.Now().Add(-48 * time.Hour))
+	m.take([]events.Recorded{{
+		Event: events.Event{
+			Envelope: events.Envelope{Type: events.TypeDispatchStarted, Subject: id, QueuedSeq: 1, Attempt: 1},
+			Address:  events.EventSubject(partition, instance, events.GroupDispatch, "started"),
+		},
+		Position: events.Position{Sequence: 900}, Stored: time.Now(), Known: true,
+	}})
+	if e, ok := m.get(id); !ok || !e.whole {
+		t.Errorf("%+v, %t", e, ok)
+	}
+}
+
+// idOf gives a message id made at a time.
+func idOf(at time.Time) string {
+	u := uuid.Must(uuid.NewV7())
+	ms := at.UnixMilli()
+	for i := range 6 {
+		u[i] = byte(ms >> (8 * (5 - i)))
+	}
+	return events.MessageID(u, partition)
 }

@@ -27,13 +27,14 @@ type memory struct {
 	mu      sync.Mutex
 	entries map[string]*list.Element // of *entry
 	order   *list.List               // oldest first
-	first   uint64                   // messages accepted at or after it were seen from their beginning
+	from    time.Time                // facts of messages accepted after it are all seen
+	first   uint64                   // messages accepted before it may have been forgotten
 	last    uint64                   // last sequence taken in
 	moved   chan struct{}            // closed and replaced when last grows
 }
 
 func newMemory(limit int, kept time.Duration) *memory {
-	return &memory{max: limit, kept: kept, entries: map[string]*list.Element{}, order: list.New(), moved: make(chan struct{})}
+	return &memory{max: limit, kept: kept, from: time.Now().Add(-kept), entries: map[string]*list.Element{}, order: list.New(), moved: make(chan struct{})}
 }
 
 // take folds events in, in the order of the log.
@@ -44,15 +45,12 @@ func (m *memory) take(recs []events.Recorded) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, rec := range recs {
-		if m.first == 0 {
-			m.first = rec.Position.Sequence
-		}
 		addr, err := events.ParseEventSubject(rec.Address)
 		if err != nil {
 			continue
 		}
 		for _, about := range message.Subjects(rec) {
-			e := m.entry(about.ID, addr.Instance, about.QueuedSeq, rec.Stored)
+			e := m.entry(about, addr.Instance, rec)
 			e.state = e.state.Apply(rec)
 		}
 		m.last = rec.Position.Sequence
@@ -64,19 +62,32 @@ func (m *memory) take(recs []events.Recorded) {
 	m.moved = make(chan struct{})
 }
 
-func (m *memory) entry(id, instance string, queuedSeq uint64, since time.Time) *entry {
-	if e := m.entries[id]; e != nil {
+func (m *memory) entry(about events.ClosedMessage, instance string, rec events.Recorded) *entry {
+	if e := m.entries[about.ID]; e != nil {
 		return e.Value.(*entry)
 	}
 	e := &entry{
-		state: message.State{ID: id}, queuedSeq: queuedSeq, instance: instance, since: since,
-		whole: m.first > 0 && queuedSeq >= m.first,
+		state: message.State{ID: about.ID}, queuedSeq: about.QueuedSeq, instance: instance, since: rec.Stored,
+		whole: m.beginsWith(about, rec),
 	}
-	m.entries[id] = m.order.PushBack(e)
+	m.entries[about.ID] = m.order.PushBack(e)
 	for m.order.Len() > m.max {
 		m.forget(m.order.Front())
 	}
 	return e
+}
+
+// clockMargin is how far the clock that dated a message id may be off the one that dates the log.
+const clockMargin = 10 * time.Minute
+
+// beginsWith reports whether no fact of a message can lie before rec, the first that memory has of it: a first start has none
+// before it, and of a message accepted since memory began none was missed.
+func (m *memory) beginsWith(about events.ClosedMessage, rec events.Recorded) bool {
+	if rec.Type == events.TypeDispatchStarted && rec.Attempt == 1 {
+		return true
+	}
+	_, created, ok := events.ParseMessageID(about.ID)
+	return ok && about.QueuedSeq >= max(m.first, 1) && time.UnixMilli(created).After(m.from.Add(clockMargin))
 }
 
 // forget drops an entry. Its message, and each accepted before it, is no longer known from its beginning.
