@@ -34,6 +34,9 @@ type Settings struct {
 	LockTimeout time.Duration
 	// IdleInTx ends a session that leaves a transaction open and idle for longer; negative means no limit.
 	IdleInTx time.Duration
+	// Disposable lets a commit be acknowledged before it is on disk (synchronous_commit off): for what is rebuilt from the log
+	// anyway. A crash of the server can lose the newest commits, whole ones and in order; it corrupts nothing.
+	Disposable bool
 	// MaxConns caps the pool; 0 means pgxpool's default, the larger of 4 and the number of CPUs.
 	MaxConns int32
 }
@@ -56,6 +59,9 @@ func Open(ctx context.Context, url string, s Settings) (*pgxpool.Pool, error) {
 	}
 	if s.SearchPath != "" {
 		session["search_path"] = s.SearchPath
+	}
+	if s.Disposable {
+		session["synchronous_commit"] = "off"
 	}
 	for name, value := range session {
 		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {

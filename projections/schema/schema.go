@@ -29,6 +29,7 @@ var files embed.FS
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
 // Open makes a pool whose sessions see the tables of one schema only. It does not wait for the server. The caller closes it.
+// Commits do not wait for the disk: rows and checkpoint are one transaction, so what a crash loses is projected again.
 // A name that is no plain lower-case identifier is an error, and so is a URL that sets another search path; one in s is replaced.
 func Open(ctx context.Context, url, name string, s postgres.Settings) (*pgxpool.Pool, error) {
 	path, err := searchPath(name)

@@ -9,13 +9,17 @@ import (
 
 // startNotifier turns transitions into deliveries, one loop per partition, and makes the deliveries.
 func startNotifier(ctx context.Context, a *App) error {
-	log, err := a.p.logFor(ctx, "notifier")
+	logs, err := a.p.logsFor(ctx, "notifier")
+	if err != nil {
+		return err
+	}
+	log, err := a.p.logFor(ctx, "deliveries")
 	if err != nil {
 		return err
 	}
 	logger := a.log.With().Str("role", "notifier").Logger()
 	a.sup.start(ctx, "fanout", a.perPartition(func(ctx context.Context, p events.Partition) error {
-		return notifier.NewFanout(log, a.p.feed, a.p.keys, p, notifier.FanoutSettings{Logger: logger, Metrics: a.metrics.notifier}).Run(ctx)
+		return notifier.NewFanout(logs[p], a.p.feed, a.p.keys, p, notifier.FanoutSettings{Logger: logger, Metrics: a.metrics.notifier}).Run(ctx)
 	}))
 	set := notifier.WorkerSettings{
 		Client:  notifier.ClientSettings{Limit: a.p.cfg.HookTimeout, AllowLoopback: a.p.cfg.AllowLoopbackEndpoints},

@@ -33,7 +33,7 @@ func startIngest(ctx context.Context, a *App) error {
 
 // startCorrelator binds what gateways said to messages, one loop per partition.
 func startCorrelator(ctx context.Context, a *App) error {
-	log, err := a.p.logFor(ctx, "correlator")
+	logs, err := a.p.logsFor(ctx, "correlator")
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func startCorrelator(ctx context.Context, a *App) error {
 		Metrics: a.metrics.receipts,
 	}
 	a.sup.start(ctx, "correlator", a.perPartition(func(ctx context.Context, p events.Partition) error {
-		return receipts.NewCorrelator(log, p, set).Run(ctx)
+		return receipts.NewCorrelator(logs[p], p, set).Run(ctx)
 	}))
 	return nil
 }

@@ -42,13 +42,13 @@ func (a *App) perPartition(run func(context.Context, events.Partition) error) fu
 }
 
 func startProjector(ctx context.Context, a *App) error {
-	log, err := a.p.logFor(ctx, "projector")
+	logs, err := a.p.logsFor(ctx, "projector")
 	if err != nil {
 		return err
 	}
 	a.views()
 	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, Logger: a.log})
-	run := a.perPartition(func(ctx context.Context, p events.Partition) error { return pr.Run(ctx, p, source{log}) })
+	run := a.perPartition(func(ctx context.Context, p events.Partition) error { return pr.Run(ctx, p, source{logs[p]}) })
 	// Tables before readers, where Postgres is there; where it is not, everything but reads starts without it.
 	first, cancel := context.WithTimeout(ctx, firstMigration)
 	defer cancel()
@@ -76,7 +76,7 @@ func (a *App) views() *views.Views {
 }
 
 func startDispatcher(ctx context.Context, a *App) error {
-	log, err := a.p.logFor(ctx, "dispatcher")
+	logs, err := a.p.logsFor(ctx, "dispatcher")
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 			ID: processID(), Rules: rules, Budget: cfg.IntentBudget, CallLimit: cfg.SendLimit, SuccessorWait: cfg.SuccessorWait,
 			LookUps: cfg.LookUps, ProbeEvery: cfg.ProbeEvery, LaneCap: cfg.LaneCap, SkipNumbers: cfg.SkipNumbers,
 		},
-		Partitions: a.p.deployment.Partitions, Log: log, Leases: a.p.leases, Catalog: a.p.feed,
+		Logs: logs, Leases: a.p.leases, Catalog: a.p.feed,
 		Keys: dispatchKeys{keys: a.p.keys, secrets: a.p.secrets},
 		Gateway: func(url, key string) (*evolution.Client, error) {
 			return evolution.New(evolution.Config{

@@ -217,14 +217,14 @@ func (a *actor) decide(ctx context.Context, choose func(q *queue.Queue, now time
 		switch {
 		case d.plain != nil:
 			try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
-			_, err := a.p.d.events.Append(try, *d.plain)
+			_, err := a.p.log.Append(try, *d.plain)
 			cancel()
 			return err
 		case d.fenced == nil:
 			return nil
 		}
 		try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
-		seq, err := a.p.d.events.AppendFenced(try, a.p.n, a.id, *d.fenced, expected)
+		seq, err := a.p.log.AppendFenced(try, a.p.n, a.id, *d.fenced, expected)
 		var refused *eventlog.Refused
 		if errors.As(err, &refused) {
 			seq, err = refused.Last, nil

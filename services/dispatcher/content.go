@@ -47,7 +47,7 @@ const parkedKeyFor = 30 * time.Second
 func (a *actor) read(ctx context.Context, seq uint64) (*events.Recorded, error) {
 	bounded, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
 	defer cancel()
-	rec, err := a.p.d.events.Get(bounded, events.EventsStream(a.p.n), seq)
+	rec, err := a.p.log.Get(bounded, events.EventsStream(a.p.n), seq)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,6 @@ type Keys interface {
 // Dispatcher runs the actors of every partition while it holds the lease.
 type Dispatcher struct {
 	set      Settings
-	events   *eventlog.Log
 	leases   *eventlog.Leases
 	catalog  Catalog
 	keys     Keys
@@ -48,12 +47,11 @@ type Dispatcher struct {
 
 // Config is what a dispatcher is made of.
 type Config struct {
-	Settings   Settings
-	Partitions int
-	Log        *eventlog.Log
-	Leases     *eventlog.Leases
-	Catalog    Catalog
-	Keys       Keys
+	Settings Settings
+	Logs     []*eventlog.Log // of each partition, by its number; they may be one
+	Leases   *eventlog.Leases
+	Catalog  Catalog
+	Keys     Keys
 	// Gateway makes the client of a gateway; its limits and buffers are the caller's choice.
 	Gateway func(url, apikey string) (*evolution.Client, error)
 	Logger  zerolog.Logger
@@ -62,15 +60,15 @@ type Config struct {
 // New makes a dispatcher; Run starts it.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
-		set: c.Settings.withDefaults(), events: c.Log, leases: c.Leases, catalog: c.Catalog, keys: c.Keys,
+		set: c.Settings.withDefaults(), leases: c.Leases, catalog: c.Catalog, keys: c.Keys,
 		log: c.Logger.With().Str("role", "dispatcher").Logger(),
 	}
 	d.gateways = newGateways(func(ctx context.Context, inst events.Instance) (string, error) {
 		key, err := d.keys.OpenSecret(ctx, inst.ID, inst.GatewayKey)
 		return string(key), err
 	}, c.Gateway)
-	for n := range c.Partitions {
-		d.parts = append(d.parts, newPartition(d, events.Partition(n)))
+	for n, log := range c.Logs {
+		d.parts = append(d.parts, newPartition(d, events.Partition(n), log)) //nolint:gosec // at most events.MaxPartitions
 	}
 	return d
 }

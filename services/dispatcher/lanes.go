@@ -77,7 +77,7 @@ func (a *actor) lane(ctx context.Context, j job) *lane {
 	if !a.p.takeLane() {
 		return nil
 	}
-	c, err := a.p.d.events.Lane(ctx, eventlog.LaneConfig{
+	c, err := a.p.log.Lane(ctx, eventlog.LaneConfig{
 		Partition: a.p.n, Lane: j.lane, From: j.queuedSeq, Dispatcher: a.p.d.set.ID,
 	})
 	if err != nil {

@@ -14,9 +14,10 @@ import (
 
 // partition tails one EVENTS stream and keeps the actors of its instances.
 type partition struct {
-	d  *Dispatcher
-	n  events.Partition
-	wg sync.WaitGroup // actors and their look-ups
+	d   *Dispatcher
+	n   events.Partition
+	log *eventlog.Log
+	wg  sync.WaitGroup // actors and their look-ups
 
 	mu      sync.Mutex
 	actors  map[string]*actor
@@ -42,8 +43,8 @@ type skew struct {
 // skewValid is how long an observation of the clock counts: then a start is tried again.
 const skewValid = 10 * time.Second
 
-func newPartition(d *Dispatcher, n events.Partition) *partition {
-	return &partition{d: d, n: n, actors: map[string]*actor{}, running: map[string]bool{}, moved: make(chan struct{})}
+func newPartition(d *Dispatcher, n events.Partition, log *eventlog.Log) *partition {
+	return &partition{d: d, n: n, log: log, actors: map[string]*actor{}, running: map[string]bool{}, moved: make(chan struct{})}
 }
 
 // run folds until ctx ends. Turns that are under way then go on for Drain, and the tail with them.
@@ -68,7 +69,7 @@ func (p *partition) run(ctx context.Context) error {
 		}
 		cut()
 	})
-	err := p.d.events.Tail(hard, eventlog.TailConfig{
+	err := p.log.Tail(hard, eventlog.TailConfig{
 		Stream: events.EventsStream(p.n), HeadersOnly: true, Gapless: true,
 		OnMalformed: func(at events.Position, subject string, err error) {
 			p.d.log.Error().Err(err).Str("position", at.String()).Str("subject", subject).Msg("event does not decode")

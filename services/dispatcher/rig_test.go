@@ -176,7 +176,7 @@ func quick() Settings {
 func (r *rig) run(set Settings) (d *Dispatcher, stop func()) {
 	r.t.Helper()
 	d = New(Config{
-		Settings: set, Partitions: partitionN, Log: r.log, Leases: r.leases, Catalog: r.catalog, Keys: r.keys,
+		Settings: set, Logs: []*eventlog.Log{r.log}, Leases: r.leases, Catalog: r.catalog, Keys: r.keys,
 		Gateway: func(url, key string) (*evolution.Client, error) {
 			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: r.dial, IdleTimeout: r.keep})
 		},

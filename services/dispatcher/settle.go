@@ -143,7 +143,7 @@ func (a *actor) proved(m events.ClosedMessage, tenant string, attempt int, by, g
 func (a *actor) append(ctx context.Context, ev events.Event) {
 	try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
 	defer cancel()
-	ack, err := a.p.d.events.Append(try, ev)
+	ack, err := a.p.log.Append(try, ev)
 	if err == nil {
 		err = a.p.wait(try, ack.Sequence)
 	}
