@@ -254,7 +254,8 @@ func (a *acceptor) seal(ctx context.Context, d draft, s submission, id string) (
 	text := d.content.Text()
 	plain, err := json.Marshal(events.Payload{
 		Destination: d.to.Given(), Digits: d.to.Digits(), Content: d.content,
-		LinkPreview: strings.Contains(text, "https://") || strings.Contains(text, "http://"),
+		// A preview makes the gateway fetch the link before it sends: a code does not wait for that.
+		LinkPreview: d.category != events.OTP && (strings.Contains(text, "https://") || strings.Contains(text, "http://")),
 	})
 	if err != nil {
 		return events.Sealed{}, internal(err)

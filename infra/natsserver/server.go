@@ -188,7 +188,7 @@ func portFree(ctx context.Context, port int) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(Loopback, strconv.Itoa(port)))
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w: another process listens on %s:%d; choose another with --nats-port or PILOT_NATS_PORT (-1 takes any free one): %w",
+		return fmt.Errorf("%w: another process listens on %s:%d; choose another with --nats-port or PILOT_NATS_PORT (0 takes any free one): %w",
 			ErrPortTaken, Loopback, port, err)
 	}
 	if err != nil {

@@ -27,7 +27,7 @@ type App struct {
 	log     zerolog.Logger
 	urls    URLs
 	metrics metrics
-	checks  []api.Check // of roles, for /readyz
+	ready   map[string]func() error // of roles that know more than whether they run
 }
 
 // URLs are the addresses at which a process can be reached; empty for what it does not run.
@@ -44,7 +44,7 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	cfg.Log(log, roles)
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartWithin)
 	defer cancel()
-	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics()}
+	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics(), ready: map[string]func() error{}}
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StopWithin)
@@ -70,6 +70,9 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 			return nil, err
 		}
 		a.urls.Postgres = a.p.postgresURL
+		if a.p.managed != nil {
+			a.sup.start(ctx, "managed-postgres", a.p.keepPostgres)
+		}
 	}
 	for _, r := range Roles() {
 		if !slices.Contains(roles, r) {
@@ -80,7 +83,7 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 		}
 	}
 	if cfg.MetricsAddr != "" {
-		if a.urls.Metrics, err = a.serve(ctx, "metrics", cfg.MetricsAddr, a.metrics.handler()); err != nil {
+		if a.urls.Metrics, err = a.serve(ctx, "metrics", cfg.MetricsAddr, a.probes()); err != nil {
 			return nil, err
 		}
 	}

@@ -35,7 +35,7 @@ type Config struct {
 	DataDir string `help:"Directory of the embedded server, the managed Postgres and the master key." default:".pilot" env:"PILOT_DATA_DIR" type:"path"`
 
 	NATSURL    string `name:"nats-url" help:"URL of an external NATS server; empty starts an embedded one." env:"PILOT_NATS_URL"`
-	NATSPort   int    `name:"nats-port" help:"Loopback port of the embedded server; -1 takes a free one." default:"4222" env:"PILOT_NATS_PORT"`
+	NATSPort   int    `name:"nats-port" help:"Loopback port of the embedded server; 0 takes a free one." default:"4222" env:"PILOT_NATS_PORT"`
 	NATSSync   string `name:"nats-sync" help:"When the embedded server syncs to disk: always (before each acknowledgement) or default (every two minutes: a power cut loses acknowledged messages)." enum:"always,default" default:"always" env:"PILOT_NATS_SYNC"`
 	Partitions int    `help:"Number of partitions; fixed when a deployment is created." default:"4" env:"PILOT_PARTITIONS"`
 	Replicas   int    `help:"Copies of every stream: 1 on one node, 3 in a cluster." default:"1" env:"PILOT_REPLICAS"`
@@ -162,6 +162,6 @@ func Defaults() (Config, error) {
 // with customer webhooks to loopback allowed.
 func (c *Config) Local(dir string) {
 	c.DataDir, c.MasterKeyFile, c.NATSURL, c.PostgresURL = dir, "", "", ""
-	c.NATSPort, c.PostgresPort, c.HTTPAddr, c.IngestAddr, c.IngestURL = -1, 0, "127.0.0.1:0", "127.0.0.1:0", ""
+	c.NATSPort, c.PostgresPort, c.HTTPAddr, c.IngestAddr, c.IngestURL = 0, 0, "127.0.0.1:0", "127.0.0.1:0", ""
 	c.AllowLoopbackEndpoints, c.ContextFile = true, false
 }

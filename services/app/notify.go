@@ -18,9 +18,9 @@ func startNotifier(ctx context.Context, a *App) error {
 		return err
 	}
 	logger := a.log.With().Str("role", "notifier").Logger()
-	a.sup.start(ctx, "fanout", a.perPartition(func(ctx context.Context, p events.Partition) error {
+	a.startPartitions(ctx, "fanout", func(ctx context.Context, p events.Partition) error {
 		return notifier.NewFanout(logs[p], a.p.feed, a.p.keys, p, notifier.FanoutSettings{Logger: logger, Metrics: a.metrics.notifier}).Run(ctx)
-	}))
+	})
 	set := notifier.WorkerSettings{
 		Client:  notifier.ClientSettings{Limit: a.p.cfg.HookTimeout, AllowLoopback: a.p.cfg.AllowLoopbackEndpoints},
 		Waits:   a.p.cfg.HookWaits,

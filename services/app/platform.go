@@ -48,12 +48,13 @@ type platform struct {
 // openLog starts or reaches NATS, and makes sure that the topology is what the table says.
 func (p *platform) openLog(ctx context.Context) error {
 	if p.cfg.NATSURL == "" {
-		srv, err := natsserver.Start(ctx, natsserver.Config{
-			StoreDir: filepath.Join(p.cfg.DataDir, "nats"), Port: p.cfg.NATSPort, Sync: natsserver.Sync(p.cfg.NATSSync), Logger: p.log,
-		})
-		if errors.Is(err, natsserver.ErrPortTaken) {
-			return fmt.Errorf("%w (--nats-port, PILOT_NATS_PORT; -1 takes a free one)", err)
+		port := p.cfg.NATSPort
+		if port == 0 {
+			port = natsserver.RandomPort
 		}
+		srv, err := natsserver.Start(ctx, natsserver.Config{
+			StoreDir: filepath.Join(p.cfg.DataDir, "nats"), Port: port, Sync: natsserver.Sync(p.cfg.NATSSync), Logger: p.log,
+		})
 		if err != nil {
 			return err
 		}
@@ -137,7 +138,14 @@ func (p *platform) logsFor(ctx context.Context, name string) ([]*eventlog.Log, e
 func (p *platform) openKeys(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
 	path := p.cfg.MasterKeyPath()
 	master, err := keyring.LoadMaster(path)
+	kv, kvErr := js.KeyValue(ctx, topology.BucketKeys)
+	if kvErr != nil {
+		return fmt.Errorf("open bucket of keys: %w", kvErr)
+	}
 	if errors.Is(err, fs.ErrNotExist) && p.cfg.MasterKeyFile == "" {
+		if err := noKeysYet(ctx, kv, path); err != nil {
+			return err
+		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return fmt.Errorf("make directory of the master key: %w", err)
 		}
@@ -148,12 +156,21 @@ func (p *platform) openKeys(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 	if err != nil {
 		return fmt.Errorf("master key: %w", err)
 	}
-	kv, err := js.KeyValue(ctx, topology.BucketKeys)
-	if err != nil {
-		return fmt.Errorf("open bucket of keys: %w", err)
-	}
 	p.keys = keyring.New(keyring.Leader(nc, kv, 0), master, keyring.Options{})
 	p.secrets = control.NewSecrets(p.keys)
+	return nil
+}
+
+// noKeysYet refuses to make a master key for a deployment that has data keys: they are wrapped by another one, which is lost
+// or not at its place, and nothing sealed could be read.
+func noKeysYet(ctx context.Context, kv jetstream.KeyValue, path string) error {
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the bucket of keys: %w", err)
+	}
+	if status.Values() > 0 {
+		return fmt.Errorf("master key: there is no %s, and this deployment has data keys under one: put the file back (docs/runbook.md)", path)
+	}
 	return nil
 }
 
@@ -176,6 +193,24 @@ func (p *platform) openPostgres(ctx context.Context) error {
 	}
 	p.pool = pool
 	return nil
+}
+
+// keepPostgres starts the managed server again when it ends by itself; its port stays.
+func (p *platform) keepPostgres(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.managed.Done():
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		p.log.Error().Msg("the managed Postgres ended by itself; it is started again")
+		if err := p.managed.Start(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // close lets go of everything, the newest first.

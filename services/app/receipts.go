@@ -41,9 +41,9 @@ func startCorrelator(ctx context.Context, a *App) error {
 		Grace: a.p.cfg.ReceiptsGrace, Finder: finder{a.views()}, Logger: a.log.With().Str("role", "correlator").Logger(),
 		Metrics: a.metrics.receipts,
 	}
-	a.sup.start(ctx, "correlator", a.perPartition(func(ctx context.Context, p events.Partition) error {
+	a.startPartitions(ctx, "correlator", func(ctx context.Context, p events.Partition) error {
 		return receipts.NewCorrelator(logs[p], p, set).Run(ctx)
-	}))
+	})
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"pilotstatus.dev/api"
 	"pilotstatus.dev/events"
@@ -30,14 +29,10 @@ var starters = map[Role]func(context.Context, *App) error{
 	RoleAPI:        startAPI,
 }
 
-// perPartition runs one loop per partition; the first that fails ends the others.
-func (a *App) perPartition(run func(context.Context, events.Partition) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		g, ctx := errgroup.WithContext(ctx)
-		for _, p := range a.p.partitions() {
-			g.Go(func() error { return run(ctx, p) })
-		}
-		return g.Wait()
+// startPartitions runs one part per partition, so that trouble in one does not stop the others.
+func (a *App) startPartitions(ctx context.Context, role string, run func(context.Context, events.Partition) error) {
+	for _, p := range a.p.partitions() {
+		a.sup.start(ctx, role+"-"+p.String(), func(ctx context.Context) error { return run(ctx, p) })
 	}
 }
 
@@ -48,18 +43,17 @@ func startProjector(ctx context.Context, a *App) error {
 	}
 	a.views()
 	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, Logger: a.log})
-	run := a.perPartition(func(ctx context.Context, p events.Partition) error { return pr.Run(ctx, p, source{logs[p]}) })
 	// Tables before readers, where Postgres is there; where it is not, everything but reads starts without it.
 	first, cancel := context.WithTimeout(ctx, firstMigration)
 	defer cancel()
 	if err := schema.Migrate(first, a.p.postgresURL, a.p.cfg.Schema); err != nil {
 		a.log.Warn().Err(err).Msg("views wait for Postgres")
 	}
-	a.sup.start(ctx, "projector", func(ctx context.Context) error {
+	a.startPartitions(ctx, "projector", func(ctx context.Context, p events.Partition) error {
 		if err := schema.Migrate(ctx, a.p.postgresURL, a.p.cfg.Schema); err != nil {
 			return err
 		}
-		return run(ctx)
+		return pr.Run(ctx, p, source{logs[p]})
 	})
 	return nil
 }
@@ -99,12 +93,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 		Logger: a.log,
 	})
 	a.sup.start(ctx, "dispatcher", d.Run)
-	a.checks = append(a.checks, api.Check{Name: "dispatcher", Degrades: "sending", Run: func(context.Context) error {
-		if err := a.sup.check("dispatcher"); err != nil {
-			return err
-		}
-		return d.Ready()
-	}})
+	a.ready["dispatcher"] = d.Ready
 	return nil
 }
 
@@ -122,20 +111,7 @@ func startAPI(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	checks := append([]api.Check{
-		{Name: "log", Run: func(ctx context.Context) error {
-			_, err := log.LastSequence(ctx, events.EventsStream(0))
-			return err
-		}},
-		{Name: "control", Run: func(context.Context) error { return a.p.feed.Current() }},
-		{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping},
-	}, a.checks...)
-	for _, name := range a.sup.names() {
-		if name == "control" || name == "dispatcher" {
-			continue
-		}
-		checks = append(checks, api.Check{Name: name, Degrades: name, Run: func(context.Context) error { return a.sup.check(name) }})
-	}
+	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
 	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), ViewWait: a.p.cfg.ReadYourWrite}, api.Ports{
 		Catalog: apiCatalog{a.p.feed}, Log: apiLog{log}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
 		Views: apiViews{a.views()}, Heads: apiLog{log}, Checks: checks,

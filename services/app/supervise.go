@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +31,6 @@ type part struct {
 	done chan struct{}
 }
 
-var errStarting = errors.New("starting")
-
 func newSupervisor(log zerolog.Logger) *supervisor {
 	return &supervisor{log: log, health: map[string]error{}}
 }
@@ -42,14 +42,16 @@ func (s *supervisor) start(ctx context.Context, name string, run func(context.Co
 	s.mu.Lock()
 	s.parts = append(s.parts, p)
 	s.mu.Unlock()
+	s.set(name, nil)
 	go func() {
 		defer close(p.done)
 		wait := backoff.NewExponentialBackOff()
 		wait.InitialInterval, wait.MaxInterval = 200*time.Millisecond, 10*time.Second
 		for own.Err() == nil {
 			began := time.Now()
-			s.set(name, nil)
+			well := time.AfterFunc(wellAfter, func() { s.set(name, nil) })
 			err := run(own)
+			well.Stop()
 			if own.Err() != nil {
 				return
 			}
@@ -69,28 +71,47 @@ func (s *supervisor) start(ctx context.Context, name string, run func(context.Co
 	}()
 }
 
+// wellAfter is how long a part that was started again must run until it counts as healthy.
+const wellAfter = 5 * time.Second
+
 func (s *supervisor) set(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.health[name] = err
 }
 
-// check gives the health of a part.
-func (s *supervisor) check(name string) error {
+// check gives the health of a part, or of all parts of a role: "projector" is that and "projector-0", "projector-1", …
+func (s *supervisor) check(role string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err, ok := s.health[name]
-	if !ok {
-		return errStarting
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(s.health)) {
+		if roleOf(name) == role && s.health[name] != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, s.health[name]))
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
-// names lists the parts by name.
-func (s *supervisor) names() []string {
+// roles lists the roles of the parts.
+func (s *supervisor) roles() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.health))
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.health)) {
+		if r := roleOf(name); !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func roleOf(part string) string {
+	role, number, ok := strings.Cut(part, "-")
+	if _, err := strconv.Atoi(number); ok && err == nil {
+		return role
+	}
+	return part
 }
 
 // stopAll stops the parts in reverse order. It gives an error naming those that did not end in time.

@@ -32,6 +32,11 @@ func (c *demoCmd) Run(s *session) (err error) {
 	}
 	cfg.Local(dir)
 	log := logger(c.LogLevel, "console", s.stderr)
+	sim, err := demo.StartSim(ctx, "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer sim.Close()
 	a, err := app.Start(ctx, cfg, app.Roles(), log)
 	if err != nil {
 		return err
@@ -42,7 +47,7 @@ func (c *demoCmd) Run(s *session) (err error) {
 		err = errors.Join(err, what(bounded))
 	}
 	defer stop(a.Stop)
-	stage, err := demo.SetUp(ctx, a.Control(), demo.Outside{SimAddr: "127.0.0.1:0", HookAddr: "127.0.0.1:0"}, log)
+	stage, err := demo.SetUp(ctx, a.Control(), demo.Outside{GatewayURL: sim.URL(), GatewayKey: sim.APIKey(), HookAddr: "127.0.0.1:0"}, log)
 	if err != nil {
 		return err
 	}

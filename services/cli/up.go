@@ -28,16 +28,21 @@ func (c *upCmd) Run(s *session) error {
 		return serve(s, c.Config, app.Roles(), nil)
 	}
 	c.AllowLoopbackEndpoints = true
+	out := demo.Outside{GatewayURL: c.GatewayURL, GatewayKey: c.GatewayKey, HookAddr: c.HookAddr}
+	if out.GatewayURL == "" {
+		sim, err := demo.StartSim(s.ctx, c.SimAddr)
+		if err != nil {
+			return fmt.Errorf("%w (--sim-addr)", err)
+		}
+		defer sim.Close()
+		out.GatewayURL, out.GatewayKey = sim.URL(), sim.APIKey()
+	}
 	return serve(s, c.Config, app.Roles(), func(ctx context.Context, a *app.App) (func(context.Context) error, error) {
-		log := logger(c.LogLevel, c.LogFormat, s.stderr)
-		stage, err := demo.SetUp(ctx, a.Control(), demo.Outside{SimAddr: c.SimAddr, GatewayURL: c.GatewayURL, GatewayKey: c.GatewayKey, HookAddr: c.HookAddr}, log)
+		stage, err := demo.SetUp(ctx, a.Control(), out, logger(c.LogLevel, c.LogFormat, s.stderr))
 		if err != nil {
 			return nil, err
 		}
-		if err := c.welcome(s, a, stage); err != nil {
-			return stage.Close, err
-		}
-		return stage.Close, nil
+		return stage.Close, c.welcome(s, a, stage)
 	})
 }
 

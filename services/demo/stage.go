@@ -11,23 +11,21 @@ import (
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
-// Outside says where the outside world is, or is to be made. Addresses may have port 0.
+// Outside says where the outside world is. HookAddr may have port 0.
 type Outside struct {
-	SimAddr    string // of the simulated gateway that is started, unless GatewayURL is given
-	GatewayURL string // of a gateway that already runs
+	GatewayURL string
 	GatewayKey string
-	HookAddr   string // of the receiver
+	HookAddr   string // of the receiver that is started
 }
 
-// Stage is what plays the outside world: a simulated gateway and a customer's receiver, with first data pointing at them.
+// Stage is what plays the customer: a receiver, with first data pointing at it and at the gateway.
 type Stage struct {
-	Sim      *evolutionsim.Server // nil when the gateway runs elsewhere
-	Gateway  string               // URL
+	Gateway  string // URL
 	Receiver *Receiver
 	Keys     *Keys // nil when they were made in an earlier run
 }
 
-// SetUp starts the outside world and brings first data.
+// SetUp starts the receiver and brings first data.
 func SetUp(ctx context.Context, c Control, o Outside, log zerolog.Logger) (_ *Stage, err error) {
 	s := &Stage{Gateway: o.GatewayURL}
 	defer func() {
@@ -35,17 +33,10 @@ func SetUp(ctx context.Context, c Control, o Outside, log zerolog.Logger) (_ *St
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	key := o.GatewayKey
-	if o.GatewayURL == "" {
-		if s.Sim, err = startSim(ctx, o.SimAddr); err != nil {
-			return nil, err
-		}
-		s.Gateway, key = s.Sim.URL(), s.Sim.APIKey()
-	}
 	if s.Receiver, err = StartReceiver(ctx, o.HookAddr, log.With().Str("role", "demo-receiver").Logger()); err != nil {
 		return nil, err
 	}
-	s.Keys, err = Ensure(ctx, c, Target{GatewayURL: s.Gateway, GatewayKey: key, EndpointURL: s.Receiver.URL()})
+	s.Keys, err = Ensure(ctx, c, Target{GatewayURL: o.GatewayURL, GatewayKey: o.GatewayKey, EndpointURL: s.Receiver.URL()})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +48,9 @@ func SetUp(ctx context.Context, c Control, o Outside, log zerolog.Logger) (_ *St
 	return s, nil
 }
 
-func startSim(ctx context.Context, addr string) (*evolutionsim.Server, error) {
+// StartSim starts a simulated gateway with the instances of the first data. Start it before the roles, so that it is there when
+// they register their webhooks.
+func StartSim(ctx context.Context, addr string) (*evolutionsim.Server, error) {
 	sim, err := evolutionsim.Start(ctx, evolutionsim.Options{
 		Address:  addr,
 		Receipts: evolutionsim.Receipts{ServerAck: 50 * time.Millisecond, DeliveryAck: 150 * time.Millisecond, Read: 300 * time.Millisecond},
@@ -72,14 +65,11 @@ func startSim(ctx context.Context, addr string) (*evolutionsim.Server, error) {
 	return sim, nil
 }
 
-// Close stops the outside world.
+// Close stops the receiver.
 func (s *Stage) Close(ctx context.Context) error {
 	var err error
 	if s.Receiver != nil {
 		err = s.Receiver.Close(ctx)
-	}
-	if s.Sim != nil {
-		s.Sim.Close()
 	}
 	return err
 }

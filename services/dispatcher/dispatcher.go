@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -97,14 +96,13 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready says why the dispatcher is not ready; nil when it is: every fold has reached the end of its log once.
+// Ready says why the dispatcher is not ready, of every partition that is not; nil when all are.
 func (d *Dispatcher) Ready() error {
+	var errs []error
 	for _, p := range d.parts {
-		if !p.ready() {
-			return fmt.Errorf("partition %s is still being folded", p.n)
-		}
+		errs = append(errs, p.ready())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Leading reports that this process holds the lease.

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -26,6 +25,7 @@ type partition struct {
 	moved   chan struct{} // closed and made anew when folded moves
 	stopped bool          // Run ends: no actor starts any more
 	current bool          // the tail has reached the end once
+	broken  error         // why the tail ended; nil while it reads
 	behind  time.Time     // when the newest event was stored, while more are known to follow; else zero
 
 	lanes atomic.Int64
@@ -69,19 +69,40 @@ func (p *partition) run(ctx context.Context) error {
 		}
 		cut()
 	})
-	err := p.log.Tail(hard, eventlog.TailConfig{
-		Stream: events.EventsStream(p.n), HeadersOnly: true, Gapless: true,
-		OnMalformed: func(at events.Position, subject string, err error) {
-			p.d.log.Error().Err(err).Str("position", at.String()).Str("subject", subject).Msg("event does not decode")
-		},
-	}, func(_ context.Context, b eventlog.Batch) error {
-		p.take(ctx, b)
-		return nil
-	})
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil
+	p.follow(ctx, hard)
+	return nil
+}
+
+// followAgain is the wait before a tail that ended is begun again, after the last event it folded.
+const followAgain = 5 * time.Second
+
+// follow tails until ctx ends. What ends the tail of one partition (a hole in its log) stops this one and no other.
+func (p *partition) follow(ctx, hard context.Context) {
+	for {
+		p.mu.Lock()
+		from := p.folded + 1
+		p.mu.Unlock()
+		err := p.log.Tail(hard, eventlog.TailConfig{
+			Stream: events.EventsStream(p.n), From: from, HeadersOnly: true, Gapless: true,
+			OnMalformed: func(at events.Position, subject string, err error) {
+				p.d.log.Error().Err(err).Str("position", at.String()).Str("subject", subject).Msg("event does not decode")
+			},
+		}, func(_ context.Context, b eventlog.Batch) error {
+			p.take(ctx, b)
+			return nil
+		})
+		if hard.Err() != nil {
+			return
+		}
+		p.mu.Lock()
+		p.broken = err
+		p.mu.Unlock()
+		p.d.log.Error().Err(err).Stringer("partition", p.n).Msg("partition stopped: its log cannot be followed")
+		sleep(hard, followAgain)
+		if hard.Err() != nil {
+			return
+		}
 	}
-	return fmt.Errorf("tail of partition %s: %w", p.n, err)
 }
 
 // take folds one batch and wakes whom it concerns.
@@ -106,7 +127,7 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) {
 		a.mu.Unlock()
 	}
 	p.mu.Lock()
-	p.folded = max(p.folded, b.Last)
+	p.folded, p.broken = max(p.folded, b.Last), nil
 	p.current = p.current || b.CaughtUp || b.Pending == 0
 	p.behind = time.Time{}
 	if b.Pending > 0 && len(b.Events) > 0 {
@@ -144,7 +165,7 @@ func (p *partition) skewed(now time.Time) bool {
 func (p *partition) lagging(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.current || (!p.behind.IsZero() && now.Sub(p.behind) > p.d.set.MaxTailLag)
+	return p.broken != nil || !p.current || (!p.behind.IsZero() && now.Sub(p.behind) > p.d.set.MaxTailLag)
 }
 
 func (p *partition) actor(id string) *actor {
@@ -210,11 +231,17 @@ func (p *partition) wait(ctx context.Context, seq uint64) error {
 	}
 }
 
-// ready reports that the fold has reached the end of the log once.
-func (p *partition) ready() bool {
+// ready says why no start is made; nil when the fold has reached the end of the log once and follows it.
+func (p *partition) ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.current
+	switch {
+	case p.broken != nil:
+		return fmt.Errorf("partition %s stopped: %w", p.n, p.broken)
+	case !p.current:
+		return fmt.Errorf("partition %s is still being folded", p.n)
+	}
+	return nil
 }
 
 func (p *partition) takeLane() bool {

@@ -97,7 +97,7 @@ func TestKilledProcessLosesAndDoublesNothing(t *testing.T) {
 	env := []string{"PILOT_LOG_LEVEL=error", "PILOT_POSTGRES_URL=" + pgtest.Database(t)}
 	api, hook, ingest := freeAddr(t), freeAddr(t), freeAddr(t)
 	args := []string{
-		"up", "--demo", "--data-dir", dir, "--nats-port=-1", "--http-addr", api, "--ingest-addr", ingest, "--hook-addr", hook,
+		"up", "--demo", "--data-dir", dir, "--nats-port", "0", "--http-addr", api, "--ingest-addr", ingest, "--hook-addr", hook,
 		"--gateway-url", simURL, "--gateway-key", "sim-key", "--partitions", "2", "--successor-wait", "2s", "--send-limit", "1500ms",
 		"--intent-budget", "1s", "--look-ups", "200ms,500ms", "--quiet", "100ms", "--presumed-after", "1s",
 	}

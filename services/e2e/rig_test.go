@@ -36,6 +36,7 @@ type rig struct {
 	t     *testing.T
 	cfg   app.Config
 	app   *app.App
+	sim   *evolutionsim.Server
 	stage *demo.Stage
 	logs  *logs
 	keys  demo.Keys
@@ -86,9 +87,14 @@ func newRig(t *testing.T, options ...func(*app.Config)) *rig {
 	if cfg.PostgresURL == "" {
 		cfg.PostgresURL = pgtest.Database(t)
 	}
-	r := &rig{t: t, cfg: cfg, logs: &logs{}}
+	sim, err := demo.StartSim(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	r := &rig{t: t, cfg: cfg, logs: &logs{}, sim: sim}
 	r.start()
-	stage, err := demo.SetUp(t.Context(), r.app.Control(), demo.Outside{SimAddr: "127.0.0.1:0", HookAddr: "127.0.0.1:0"}, r.logger())
+	stage, err := demo.SetUp(t.Context(), r.app.Control(), demo.Outside{GatewayURL: sim.URL(), GatewayKey: sim.APIKey(), HookAddr: "127.0.0.1:0"}, r.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,14 +250,14 @@ func count(list []string, want string) int {
 
 func (r *rig) fault(f evolutionsim.Fault) {
 	r.t.Helper()
-	if _, err := r.stage.Sim.AddFault(f); err != nil {
+	if _, err := r.sim.AddFault(f); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 // ledger counts what left with a text.
 func (r *rig) ledger(text string) int {
-	return len(r.stage.Sim.Ledger(evolutionsim.Filter{Text: text}).Entries)
+	return len(r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries)
 }
 
 // hooks lists the customer events of a message in order of arrival.

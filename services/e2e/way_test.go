@@ -56,7 +56,7 @@ func TestTheWayOfAMessage(t *testing.T) {
 	if status, _ := r.do(http.MethodGet, "/v1/messages/"+id, r.keys.Test, nil); status != http.StatusNotFound {
 		t.Errorf("with a key of another environment: %d", status)
 	}
-	e := r.stage.Sim.Ledger(evolutionsim.Filter{}).Entries
+	e := r.sim.Ledger(evolutionsim.Filter{}).Entries
 	if len(e) != 1 || e[0].Call != "sendButtons" {
 		t.Fatalf("ledger %+v", e)
 	}
@@ -79,7 +79,7 @@ func TestScheduledMessageLeavesAtItsTime(t *testing.T) {
 	at := time.Now().Add(1500 * time.Millisecond)
 	id := r.send("scheduled", func(m map[string]any) { m["deliverAt"] = at.UTC().Format(time.RFC3339Nano) })
 	r.awaitStatus(id, "READ")
-	e := r.stage.Sim.Ledger(evolutionsim.Filter{Text: "scheduled"}).Entries
+	e := r.sim.Ledger(evolutionsim.Filter{Text: "scheduled"}).Entries
 	if len(e) != 1 || e[0].StartedAt.Before(at) {
 		t.Fatalf("due %v, ledger %+v", at, e)
 	}
@@ -89,7 +89,7 @@ func TestExpiredMessageIsFailedAndTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	closed := "close"
-	if err := r.stage.Sim.ChangeInstance(demo.OwnName, evolutionsim.Change{State: &closed}); err != nil {
+	if err := r.sim.ChangeInstance(demo.OwnName, evolutionsim.Change{State: &closed}); err != nil {
 		t.Fatal(err)
 	}
 	id := r.send("nobody connected", within(1500*time.Millisecond))
