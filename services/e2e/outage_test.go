@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,5 +77,23 @@ func TestRestartGoesOnWhereItWas(t *testing.T) {
 	}
 	if n := r.ledger("restart "); n != len(ids)+1 {
 		t.Fatalf("ledger %d for %d messages", n, len(ids)+1)
+	}
+}
+
+// A deployment whose master key is gone must not get a new one: nothing sealed could be read, and nobody would notice.
+func TestK1LostMasterKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.awaitStatus(r.send("sealed"), "READ")
+	r.stop()
+	if err := os.Remove(r.cfg.MasterKeyPath()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := app.Start(t.Context(), r.cfg, app.Roles(), r.logger())
+	if err == nil || !strings.Contains(err.Error(), "master key") {
+		t.Fatalf("started all the same: %v", err)
+	}
+	if _, err := os.Stat(r.cfg.MasterKeyPath()); err == nil {
+		t.Error("a new master key was made")
 	}
 }
