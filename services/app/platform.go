@@ -197,20 +197,20 @@ func (p *platform) openPostgres(ctx context.Context) error {
 
 // keepPostgres starts the managed server again when it ends by itself; its port stays.
 func (p *platform) keepPostgres(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-p.managed.Done():
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		p.log.Error().Msg("the managed Postgres ended by itself; it is started again")
-		if err := p.managed.Start(ctx); err != nil {
-			return err
+			if ctx.Err() != nil {
+				break
+			}
+			p.log.Error().Msg("the managed Postgres ended by itself; it is started again")
+			if err := p.managed.Start(ctx); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // close lets go of everything, the newest first.

@@ -6,6 +6,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // outcome is what one attempt came to, before the log has it.
@@ -23,17 +24,18 @@ func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.
 	j := s.job
 	limited, cancel := context.WithDeadline(ctx, s.begun.Add(a.p.d.set.CallLimit))
 	defer cancel()
+	sending := failpoint.Wrote(limited, "dispatcher.during_post")
 	check := func() error { return a.check(j, s) }
 	at := time.Now()
 	var res evolution.Result
 	if callOf(c) == evolution.CallSendButtons {
 		title, description := titled(c.Content)
-		res = client.SendButtons(limited, evolution.Buttons{
+		res = client.SendButtons(sending, evolution.Buttons{
 			Instance: inst.Name, Number: number, Title: title, Description: description, Footer: c.Content.Footer,
 			Buttons: buttons(c.Content), Check: check,
 		})
 	} else {
-		res = client.SendText(limited, evolution.Text{
+		res = client.SendText(sending, evolution.Text{
 			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview, Check: check,
 		})
 	}

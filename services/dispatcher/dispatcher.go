@@ -67,7 +67,7 @@ func New(c Config) *Dispatcher {
 		return string(key), err
 	}, c.Gateway)
 	for n, log := range c.Logs {
-		d.parts = append(d.parts, newPartition(d, events.Partition(n), log)) //nolint:gosec // at most events.MaxPartitions
+		d.parts = append(d.parts, newPartition(d, events.Partition(n), log))
 	}
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // errStopped is why the last check refused a write.
@@ -37,12 +38,16 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		return
 	case numberFine:
 	}
+	failpoint.Hit("dispatcher.before_intent")
 	s := a.start(ctx, j, callOf(content), a.jidHash(ctx, inst, number))
 	if s == nil {
 		return
 	}
+	failpoint.Hit("dispatcher.after_intent")
 	out := a.call(ctx, client, inst, s, content, number.number)
+	failpoint.Hit("dispatcher.before_outcome")
 	a.settle(ctx, j, s, out)
+	failpoint.Hit("dispatcher.before_ack")
 }
 
 // postponeFor is how long a message waits for something of this process that is not there just now.

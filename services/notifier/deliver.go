@@ -12,6 +12,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/webhook"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/failpoint"
 	"pilotstatus.dev/infra/keyring"
 )
 
@@ -65,7 +66,9 @@ func (w *Worker) attempt(ctx context.Context, d *eventlog.Delivery, body events.
 	if err != nil {
 		return w.settle(ctx, d, body, answer{reason: "body_not_encodable"})
 	}
-	return w.settle(ctx, d, body, w.client.post(ctx, endpoint.URL, d.ID, secrets, raw))
+	said := w.client.post(ctx, endpoint.URL, d.ID, secrets, raw)
+	failpoint.Hit("notifier.after_post")
+	return w.settle(ctx, d, body, said)
 }
 
 // settle records the try, schedules the next where one follows, and ends the delivery.

@@ -14,6 +14,7 @@ import (
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/webhook"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // Durable is the name of the fan-out's consumer on EVENTS.
@@ -151,6 +152,7 @@ func (f *Fanout) handle(ctx context.Context, d *eventlog.Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, f.settings.CallLimit)
 	defer cancel()
 	result, err := f.tell(ctx, d)
+	failpoint.Hit("notifier.before_ack")
 	if err == nil {
 		if err = d.Ack(ctx); err == nil {
 			f.settings.Metrics.facts.WithLabelValues(result).Inc()

@@ -9,6 +9,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // source names the correlator in envelopes.
@@ -31,6 +32,7 @@ func (c *Correlator) handle(ctx context.Context, d *eventlog.Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, c.settings.CallLimit)
 	defer cancel()
 	result, again := c.judge(ctx, d)
+	failpoint.Hit("correlator.before_ack")
 	c.settings.Metrics.observed.WithLabelValues(result).Inc()
 	var err error
 	if again > 0 {

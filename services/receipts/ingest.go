@@ -17,6 +17,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/failpoint"
 	"pilotstatus.dev/services/control"
 )
 
@@ -131,6 +132,7 @@ func (in *Ingest) receive(w http.ResponseWriter, r *http.Request) {
 		in.unavailable(w, instance.ID, err)
 		return
 	}
+	failpoint.Hit("ingest.before_answer")
 	in.answer(w, http.StatusOK, result)
 }
 
