@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // QueuedMessage is the body of a 202.
@@ -98,6 +99,7 @@ func (a *API) send(ctx context.Context, in *sendInput) (*sendOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+	failpoint.Hit("api.before_answer")
 	a.logAccepted(ctx, caller, m, time.Since(begun))
 	return &sendOutput{
 		Location: "/v1/messages/" + m.event.ID,

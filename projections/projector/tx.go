@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // rollbackLimit bounds the goodbye to a transaction whose own time is over.
@@ -65,6 +66,9 @@ func (p *Projector) transact(ctx context.Context, s *shard, recs []events.Record
 	q.Queue(moveCheckpoint, View, part, int64(res.to), idAt(fresh, res.to)).Exec(moved)
 	if err := tx.SendBatch(ctx, q).Close(); err != nil {
 		return result{}, fmt.Errorf("write rows: %w", err)
+	}
+	if err := failpoint.Fail("projector.mid_batch"); err != nil {
+		return result{}, err
 	}
 	// Whether a commit took effect is unknown when its answer is lost: the next turn reads the checkpoint and decides.
 	if err := tx.Commit(ctx); err != nil {
