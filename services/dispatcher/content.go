@@ -16,7 +16,7 @@ import (
 // content is the personal part of a message, unsealed for one turn.
 type content struct {
 	events.Payload
-	done func(context.Context) // lets the lane bring its next message
+	done func() // lets the lane bring its next message
 }
 
 // content reads the accepted message, from its lane when it is at its head, else by direct get, and unseals it.
@@ -34,7 +34,7 @@ func (a *actor) content(ctx context.Context, j job) (content, bool) {
 	p, err := a.unseal(ctx, *rec)
 	if err != nil {
 		a.log.Warn().Err(err).Str("message", j.id).Msg("unseal message")
-		done(ctx)
+		done()
 		a.postpone(j, parkedKeyFor)
 		return content{}, false
 	}

@@ -20,11 +20,11 @@ type lane struct {
 // maxSkips bounds how many heads of a lane one turn lets go.
 const maxSkips = 1000
 
-func noLane(context.Context) {}
+func noLane() {}
 
 // head gives the accepted message when it is a first attempt and at the head of its lane. nil means: read it by direct get.
 // done lets the lane bring its next message.
-func (a *actor) head(ctx context.Context, j job) (*events.Recorded, func(context.Context)) {
+func (a *actor) head(ctx context.Context, j job) (*events.Recorded, func()) {
 	if !j.fresh {
 		return nil, noLane
 	}
@@ -49,22 +49,20 @@ func (a *actor) head(ctx context.Context, j job) (*events.Recorded, func(context
 		}
 		switch seq := d.Position.Sequence; {
 		case seq < j.queuedSeq: // over, or waiting in the fold for its time
-			a.ack(bounded, d)
+			a.ack(d)
 		case seq > j.queuedSeq:
 			l.ahead = d
 			return nil, noLane
 		default:
-			return &d.Recorded, func(ctx context.Context) { a.ack(ctx, d) }
+			return &d.Recorded, func() { a.ack(d) }
 		}
 	}
 	return nil, noLane
 }
 
-// ack is not waited for to be safe: a head that comes again is over in the fold, and skipped.
-func (a *actor) ack(ctx context.Context, d *eventlog.Delivery) {
-	bounded, cancel := context.WithTimeout(ctx, a.p.d.set.LaneWait)
-	defer cancel()
-	if err := d.Ack(bounded); err != nil {
+// ack is not waited for: a head that comes again is over in the fold, and skipped.
+func (a *actor) ack(d *eventlog.Delivery) {
+	if err := d.Done(); err != nil {
 		a.log.Debug().Err(err).Msg("acknowledge head of lane")
 	}
 }

@@ -21,7 +21,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	if !ok {
 		return
 	}
-	defer content.done(ctx)
+	defer content.done()
 	client, err := a.p.d.gateways.client(ctx, inst)
 	if err != nil {
 		a.log.Error().Err(err).Msg("open gateway")

@@ -154,7 +154,7 @@ func (f *Fanout) handle(ctx context.Context, d *eventlog.Delivery) {
 	result, err := f.tell(ctx, d)
 	failpoint.Hit("notifier.before_ack")
 	if err == nil {
-		if err = d.Ack(ctx); err == nil {
+		if err = d.Done(); err == nil { // told again does no harm: each delivery has one id for life
 			f.settings.Metrics.facts.WithLabelValues(result).Inc()
 			return
 		}
@@ -182,7 +182,8 @@ func (f *Fanout) tell(ctx context.Context, d *eventlog.Delivery) (string, error)
 		return "", fmt.Errorf("read subject at %s: %w", d.Position, err)
 	}
 	result := "silent"
-	for _, about := range message.Subjects(d.Recorded) {
+	all := message.Subjects(d.Recorded)
+	for _, about := range all {
 		n, err := f.tellOf(ctx, addr.Instance, about, d.Recorded)
 		if err != nil {
 			return "", err
@@ -190,8 +191,10 @@ func (f *Fanout) tell(ctx context.Context, d *eventlog.Delivery) (string, error)
 		if n > 0 {
 			result = "told"
 		}
-		if err := d.InProgress(); err != nil {
-			return "", err
+		if len(all) > 1 {
+			if err := d.InProgress(); err != nil {
+				return "", err
+			}
 		}
 	}
 	return result, nil
