@@ -19,6 +19,8 @@ type Recorded struct {
 	Stored   time.Time // when the server stored it, UTC: the one clock all readers share
 	Known    bool      // the registry knows this type and version
 	Partial  bool      // only headers were read; Body is nil
+	// Digest is of the bytes as stored, where the reader takes it: a Gapless tail of whole events.
+	Digest Digest
 }
 
 // Wire is an encoded event.

@@ -221,10 +221,13 @@ func (t *tail) read(m jetstream.Msg) (item, error) {
 		return item{}, fmt.Errorf("read delivery: %w", err)
 	}
 	it := item{pending: meta.NumPending, consumer: meta.Sequence.Consumer}
+	wire := events.Wire{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()}
 	it.rec, it.bad = t.log.decode(events.Stored{
-		Wire:     events.Wire{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()},
-		Position: position(t.cfg.Stream, meta.Sequence.Stream), Time: meta.Timestamp, HeadersOnly: t.cfg.HeadersOnly,
+		Wire: wire, Position: position(t.cfg.Stream, meta.Sequence.Stream), Time: meta.Timestamp, HeadersOnly: t.cfg.HeadersOnly,
 	})
+	if t.cfg.Gapless && !t.cfg.HeadersOnly {
+		it.rec.Digest = wire.Digest()
+	}
 	return it, nil
 }
 

@@ -22,7 +22,11 @@ type TailConfig struct {
 	HeadersOnly bool      // bodies are left out, except of events whose fold needs them
 	// Gapless takes a missing sequence for the fault it is in a log that never deletes: the tail stops with a *Gap and
 	// passes on nothing behind it. Only for the unfiltered tail of such a log; with FromTime it holds from the first event on.
+	// One that reads whole events gives each its Digest, as evidence of what was stored.
 	Gapless bool
+	// OnDisk hands over only what a power cut cannot take back (Options.Durability): for a reader that keeps its place,
+	// or what it read, elsewhere.
+	OnDisk bool
 	// BatchMax bounds a batch, 512 by default.
 	BatchMax int
 	// OnGap hears of a gap before the tail ends with it. May be nil.
@@ -94,6 +98,11 @@ func (t *tail) deliver(ctx context.Context, b Batch) error {
 		b.Last = b.Events[n-1].Position.Sequence
 	} else {
 		b.Last = t.last
+	}
+	if t.cfg.OnDisk && len(b.Events) > 0 {
+		if err := t.log.durable(ctx); err != nil {
+			return err
+		}
 	}
 	if err := t.handle(ctx, b); err != nil {
 		return &stopped{err}
