@@ -58,7 +58,7 @@ func (r *rig) idle(ctx context.Context, s Settings) ([]Figure, error) {
 		if err := r.post(ctx, n%r.n, n); err != nil {
 			return nil, fmt.Errorf("measure idle latency: %w", err)
 		}
-		began, err := r.left(ctx, base+int64(n))
+		began, err := r.left(ctx, base+int64(n), fmt.Sprintf("Order %d is", n))
 		if err != nil {
 			return nil, err
 		}
@@ -83,15 +83,15 @@ func (r *rig) drain(ctx context.Context) error {
 	return nil
 }
 
-// left waits until the gateway has taken more than n messages, and says when it got the newest.
-func (r *rig) left(ctx context.Context, n int64) (time.Time, error) {
+// left waits until the gateway has taken more than n messages, and says when it got the newest with the text.
+func (r *rig) left(ctx context.Context, n int64, text string) (time.Time, error) {
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
 		if r.sim.Stats().Accepted > n {
-			entries := r.sim.Ledger(evolutionsim.Filter{}).Entries
+			entries := r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries
 			return entries[len(entries)-1].StartedAt, nil
 		}
 		select {
