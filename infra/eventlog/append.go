@@ -56,6 +56,9 @@ func (l *Log) appendWire(ctx context.Context, wire events.Wire) (Ack, error) {
 		ack, err := l.publish(ctx, wire, nil)
 		// A duplicate without a sequence names no stored event: the first copy may still be on its way.
 		if err == nil && ack.Sequence > 0 {
+			if err := l.durable(ctx); err != nil {
+				return Ack{}, fmt.Errorf("append event: %w", err)
+			}
 			return Ack{Sequence: ack.Sequence, Duplicate: ack.Duplicate}, nil
 		}
 		if err != nil && fatal(err) {

@@ -55,6 +55,9 @@ func (c DurableConfig) withDefaults() DurableConfig {
 // ends a delivery by Ack, Nak or Term; one that it leaves open comes again after AckWait. Several processes may share a
 // durable. A consumer that somebody deleted is made again, and goes on after what this process had acknowledged.
 //
+// What handle is given is on disk (Options.Durability), so that neither the consumer's own place nor what handle tells
+// others can outlive it.
+//
 // When ctx ends no further delivery is taken, those that wait for a handler are given back at once, and Consume returns
 // when the running handlers have; their own context ends Grace later than ctx.
 func (l *Log) Consume(ctx context.Context, cfg DurableConfig, handle func(context.Context, *Delivery)) error {
@@ -130,8 +133,13 @@ func (c *consumption) session(ctx context.Context) error {
 			<-c.slots
 			return err
 		}
+		mark := c.log.mark()
 		c.running.Go(func() {
 			defer func() { <-c.slots }()
+			if err := c.log.durableAfter(c.ctx, mark); err != nil {
+				c.log.opts.Logger.Warn().Err(err).Str("durable", c.cfg.Durable).Msg("delivery is left for later")
+				return
+			}
 			c.handle(c.ctx, d)
 		})
 	}

@@ -68,7 +68,7 @@ func (l *Log) appendExpected(ctx context.Context, stream string, wire events.Wir
 		ack, err := l.publish(ctx, wire, more)
 		switch {
 		case err == nil && ack.Sequence > 0:
-			return ack.Sequence, nil
+			return ack.Sequence, l.durable(ctx)
 		case err != nil && !wrongLast(err) && fatal(err):
 			return 0, coded(err)
 		}
@@ -77,7 +77,7 @@ func (l *Log) appendExpected(ctx context.Context, stream string, wire events.Wir
 		case readErr != nil:
 			err = errors.Join(err, readErr)
 		case found:
-			return seq, nil
+			return seq, l.durable(ctx)
 		case last > expected, wrongLast(err) && last < expected:
 			return 0, &Refused{Expected: expected, Last: last}
 		}

@@ -32,6 +32,9 @@ type Options struct {
 	Heartbeat time.Duration
 	// Inactive is how long the server keeps a tail's consumer that nobody reads, 30 s by default.
 	Inactive time.Duration
+	// Durability makes durable what the server stores without a sync of its own. nil where the server syncs before it
+	// acknowledges, or where its copies are the safety.
+	Durability Durability
 }
 
 func (o Options) withDefaults() Options {

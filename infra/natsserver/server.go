@@ -27,9 +27,16 @@ const (
 	// SyncAlways flushes every stored message before it is acknowledged (`sync_interval: always`).
 	SyncAlways Sync = "always"
 	// SyncDefault leaves the flush to the server's two-minute timer: an acknowledged message survives the end of
-	// the process, not a power cut. Group commit uses it and flushes the file system itself.
+	// the process, not a power cut.
 	SyncDefault Sync = "default"
+	// SyncGroup is SyncDefault for the server: whoever appends waits for a sync of the file system that began after the
+	// acknowledgement (package groupcommit). The server calls itself GroupName, because a client of another process
+	// cannot wait for that sync and must not append.
+	SyncGroup Sync = "group"
 )
+
+// GroupName is the name of a server under SyncGroup; clients see it as the name of the server they are connected to.
+const GroupName = "pilot-group-commit"
 
 const (
 	// DefaultPort is the port of Config.Port 0, the one the NATS tools expect.
@@ -64,7 +71,7 @@ type Config struct {
 	Sync Sync
 	// MaxStore bounds the bytes of all file streams; 0 lets the server take three quarters of the free disk.
 	MaxStore int64
-	// Name is the server's name in its own answers, "pilot" when empty.
+	// Name is the server's name in its own answers, "pilot" when empty; under SyncGroup it is GroupName.
 	Name string
 	// Logger takes the server's warnings and errors, and its notices at debug level.
 	Logger zerolog.Logger
@@ -108,8 +115,8 @@ func (c Config) options() (*server.Options, error) {
 	if c.Sync == "" {
 		c.Sync = SyncAlways
 	}
-	if c.Sync != SyncAlways && c.Sync != SyncDefault {
-		return nil, fmt.Errorf("unknown sync policy %q: want %q or %q", c.Sync, SyncAlways, SyncDefault)
+	if c.Sync != SyncAlways && c.Sync != SyncDefault && c.Sync != SyncGroup {
+		return nil, fmt.Errorf("unknown sync policy %q: want %q, %q or %q", c.Sync, SyncAlways, SyncGroup, SyncDefault)
 	}
 	if c.Port == 0 {
 		c.Port = DefaultPort
@@ -117,7 +124,10 @@ func (c Config) options() (*server.Options, error) {
 	if c.Port < RandomPort || c.Port > 65535 {
 		return nil, fmt.Errorf("port %d is out of range", c.Port)
 	}
-	if c.Name == "" {
+	switch {
+	case c.Sync == SyncGroup:
+		c.Name = GroupName
+	case c.Name == "":
 		c.Name = "pilot"
 	}
 	opts := &server.Options{

@@ -66,7 +66,7 @@ func stream(t *testing.T, nc *nats.Conn) (jetstream.JetStream, jetstream.Stream)
 
 func TestRestartKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []natsserver.Sync{"", natsserver.SyncAlways, natsserver.SyncDefault} {
+	for _, policy := range []natsserver.Sync{"", natsserver.SyncAlways, natsserver.SyncDefault, natsserver.SyncGroup} {
 		dir := t.TempDir()
 		first := start(t, natsserver.Config{StoreDir: dir, Port: natsserver.RandomPort, Sync: policy})
 		nc, err := first.Connect(natsserver.Client{})
@@ -94,6 +94,9 @@ func TestRestartKeepsWhatWasAcknowledged(t *testing.T) {
 		}
 		if string(msg.Data) != "kept" {
 			t.Fatalf("message 3 = %q", msg.Data)
+		}
+		if named := nc.ConnectedServerName() == natsserver.GroupName; named != (policy == natsserver.SyncGroup) {
+			t.Errorf("under %q the server calls itself %q", policy, nc.ConnectedServerName())
 		}
 		drain(t, nc)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/infra/natsserver"
 )
 
 // Role is one part of Pilot that can run in a process of its own.
@@ -36,7 +38,7 @@ type Config struct {
 
 	NATSURL    string `name:"nats-url" help:"URL of an external NATS server; empty starts an embedded one." env:"PILOT_NATS_URL"`
 	NATSPort   int    `name:"nats-port" help:"Loopback port of the embedded server; 0 takes a free one." default:"4222" env:"PILOT_NATS_PORT"`
-	NATSSync   string `name:"nats-sync" help:"When the embedded server syncs to disk: always (before each acknowledgement) or default (every two minutes: a power cut loses acknowledged messages)." enum:"always,default" default:"always" env:"PILOT_NATS_SYNC"`
+	NATSSync   string `name:"nats-sync" help:"When the embedded server syncs to disk: always (each message, before its acknowledgement), group (one sync for all that wait; ext4 and xfs only, and only this process may append) or default (every two minutes: a power cut loses acknowledged messages)." enum:"always,group,default" default:"always" env:"PILOT_NATS_SYNC"`
 	Partitions int    `help:"Number of partitions; fixed when a deployment is created." default:"4" env:"PILOT_PARTITIONS"`
 	Replicas   int    `help:"Copies of every stream: 1 on one node, 3 in a cluster." default:"1" env:"PILOT_REPLICAS"`
 
@@ -99,6 +101,7 @@ func (c Config) Validate() error {
 	for i, d := range c.LookUps {
 		complain(d <= 0 || (i > 0 && d <= c.LookUps[i-1]), "--look-ups grow")
 	}
+	complain(c.NATSURL != "" && c.NATSSync == string(natsserver.SyncGroup), "--nats-sync group is of the embedded server only: with --nats-url the server's own sync_interval decides")
 	complain(c.NATSURL == "" && c.Replicas > 1, "--replicas above 1 needs a cluster: give --nats-url")
 	if len(faults) == 0 {
 		return nil

@@ -19,6 +19,9 @@ func (a *App) health(log *eventlog.Log) []api.Check {
 	checks := []api.Check{
 		{Name: "log", Run: func(ctx context.Context) error {
 			_, err := log.LastSequence(ctx, events.EventsStream(0))
+			if a.p.commit != nil {
+				err = errors.Join(err, a.p.commit.Err())
+			}
 			return err
 		}},
 		{Name: "control", Run: func(context.Context) error { return errors.Join(a.sup.check("control"), a.p.feed.Current()) }},

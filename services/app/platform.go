@@ -31,6 +31,7 @@ type platform struct {
 	log zerolog.Logger
 
 	server     *natsserver.Server // nil with an external one
+	commit     *commit            // nil unless the embedded server commits in groups
 	conns      []*nats.Conn
 	deployment topology.Deployment
 	events     *eventlog.Log
@@ -52,8 +53,15 @@ func (p *platform) openLog(ctx context.Context) error {
 		if port == 0 {
 			port = natsserver.RandomPort
 		}
+		store := filepath.Join(p.cfg.DataDir, "nats")
+		if p.cfg.NATSSync == string(natsserver.SyncGroup) {
+			var err error
+			if p.commit, err = openCommit(store, p.log); err != nil {
+				return err
+			}
+		}
 		srv, err := natsserver.Start(ctx, natsserver.Config{
-			StoreDir: filepath.Join(p.cfg.DataDir, "nats"), Port: port, Sync: natsserver.Sync(p.cfg.NATSSync), Logger: p.log,
+			StoreDir: store, Port: port, Sync: natsserver.Sync(p.cfg.NATSSync), Logger: p.log,
 		})
 		if err != nil {
 			return err
@@ -68,7 +76,7 @@ func (p *platform) openLog(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	p.events = eventlog.New(js, eventlog.Options{Logger: p.log})
+	p.events = p.logOver(js)
 	first := topology.Deployment{Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas, LaneCap: p.cfg.LaneCap}
 	if _, err := topology.EnsureControl(ctx, js, first); err != nil {
 		return fmt.Errorf("ensure control: %w", err)
@@ -106,6 +114,9 @@ func (p *platform) connect(ctx context.Context, name string) (*nats.Conn, error)
 		return nil, err
 	}
 	p.conns = append(p.conns, nc)
+	if p.server == nil && nc.ConnectedServerName() == natsserver.GroupName {
+		return nil, errForeignCommit
+	}
 	return nc, nil
 }
 
@@ -119,7 +130,15 @@ func (p *platform) logFor(ctx context.Context, name string) (*eventlog.Log, erro
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return eventlog.New(js, eventlog.Options{Logger: p.log}), nil
+	return p.logOver(js), nil
+}
+
+func (p *platform) logOver(js jetstream.JetStream) *eventlog.Log {
+	opts := eventlog.Options{Logger: p.log}
+	if p.commit != nil {
+		opts.Durability = p.commit.Syncer
+	}
+	return eventlog.New(js, opts)
 }
 
 // logsFor gives a log for each partition, each over a connection of its own.
@@ -227,6 +246,9 @@ func (p *platform) close(ctx context.Context) error {
 	}
 	if p.server != nil {
 		errs = append(errs, p.server.Stop(ctx))
+	}
+	if p.commit != nil {
+		errs = append(errs, p.commit.close(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -114,6 +114,6 @@ func (s source) Last(ctx context.Context, p events.Partition) (uint64, error) {
 func (s source) Tail(ctx context.Context, p events.Partition, from uint64,
 	handle func(ctx context.Context, recs []events.Recorded, last uint64) error,
 ) error {
-	return s.log.Tail(ctx, eventlog.TailConfig{Stream: events.EventsStream(p), From: from, Gapless: true},
+	return s.log.Tail(ctx, eventlog.TailConfig{Stream: events.EventsStream(p), From: from, Gapless: true, OnDisk: true},
 		func(ctx context.Context, b eventlog.Batch) error { return handle(ctx, b.Events, b.Last) })
 }

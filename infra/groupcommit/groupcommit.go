@@ -1,0 +1,203 @@
+// Package groupcommit makes the writes of many callers durable with one sync of their file system.
+//
+// It promises that a wait ends without an error only after a sync that began after the wait's mark has succeeded, and
+// that after a sync that failed none ever does. Why: docs/adr/0006-group-commit.md.
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrClosed says that the syncer was closed before a sync could cover the wait.
+var ErrClosed = errors.New("group commit is closed")
+
+// Failed says that a sync failed once. What was written before it may be lost although the system no longer counts it
+// as dirty, and no later sync can tell: nothing may be acknowledged until the disk was looked at and the process
+// started anew.
+type Failed struct{ Err error }
+
+func (e *Failed) Error() string { return "sync of the log's file system: " + e.Err.Error() }
+
+// Unwrap gives what the system said.
+func (e *Failed) Unwrap() error { return e.Err }
+
+// Options tune a Syncer; the zero value is usable.
+type Options struct {
+	// Gather is waited before a sync that follows another at once, so that those whom the last one answered can come
+	// back and share it. 0 does not wait. A lone caller never waits for company.
+	Gather time.Duration
+	// OnSync hears of each sync when it ended: how long it took, and how many waited for it. It must not block. May be nil.
+	OnSync func(elapsed time.Duration, waiters int, err error)
+}
+
+// Mark is a moment in the life of a Syncer: the number of syncs that had begun.
+type Mark uint64
+
+// Syncer runs one sync at a time for all who wait. Make it with Start, end it with Close; its methods are safe for
+// concurrent use.
+type Syncer struct {
+	sync func() error
+	opts Options
+
+	mu      sync.Mutex
+	begun   Mark   // syncs begun
+	done    Mark   // number of the last sync that succeeded
+	running *round // number begun; nil between syncs
+	next    *round // number begun+1
+	failed  error
+	closed  bool
+
+	wake  chan struct{} // the next round has a waiter, or the end was asked for
+	ended chan struct{}
+}
+
+// round is one sync and those who wait for it; err is set before over is closed.
+type round struct {
+	waiters int
+	over    chan struct{}
+	err     error
+}
+
+func newRound() *round { return &round{over: make(chan struct{})} }
+
+// Start runs a syncer over a function that makes everything durable that was written before it was called.
+func Start(sync func() error, o Options) *Syncer {
+	s := &Syncer{sync: sync, opts: o, next: newRound(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	go s.loop()
+	return s
+}
+
+// Mark names this moment: what was written before it is durable once Wait(ctx, mark) returned nil.
+func (s *Syncer) Mark() Mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begun
+}
+
+// Wait returns nil when a sync that began after the mark has succeeded, and causes one where it must. Errors: *Failed
+// for ever after a failed sync, ErrClosed, or the cause of ctx's end, after which the writes may be durable or not.
+func (s *Syncer) Wait(ctx context.Context, m Mark) error {
+	s.mu.Lock()
+	var r *round
+	switch {
+	case s.done > m:
+		s.mu.Unlock()
+		return nil
+	case s.failed != nil:
+		defer s.mu.Unlock()
+		return s.failed
+	case s.running != nil && s.begun > m:
+		r = s.running
+	case s.closed:
+		s.mu.Unlock()
+		return ErrClosed
+	default:
+		r = s.next
+		s.signal()
+	}
+	r.waiters++
+	s.mu.Unlock()
+	select {
+	case <-r.over:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the sync: %w", context.Cause(ctx))
+	}
+}
+
+// Sync is Wait for everything written until now.
+func (s *Syncer) Sync(ctx context.Context) error { return s.Wait(ctx, s.Mark()) }
+
+// Err gives the error of the sync that failed, nil when none did.
+func (s *Syncer) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// Close refuses further waits, serves those that are there, and returns when the last sync has ended, at most when ctx
+// ends: a sync cannot be interrupted. A second call waits for the first.
+func (s *Syncer) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.signal()
+	s.mu.Unlock()
+	select {
+	case <-s.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close group commit: %w", context.Cause(ctx))
+	}
+}
+
+func (s *Syncer) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Syncer) loop() {
+	defer close(s.ended)
+	crowd := false
+	for {
+		<-s.wake
+		if crowd && s.opts.Gather > 0 {
+			time.Sleep(s.opts.Gather)
+		}
+		r, last := s.begin()
+		if r == nil {
+			if last {
+				return
+			}
+			crowd = false
+			continue
+		}
+		began := time.Now()
+		err := s.sync()
+		elapsed := time.Since(began)
+		var waiters int
+		waiters, crowd = s.end(r, err)
+		if s.opts.OnSync != nil {
+			s.opts.OnSync(elapsed, waiters, err)
+		}
+	}
+}
+
+// begin gives the round to run, nil when nobody waits; then last says that nobody will.
+func (s *Syncer) begin() (r *round, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next.waiters == 0 {
+		return nil, s.closed
+	}
+	s.begun++
+	s.running, s.next = s.next, newRound()
+	return s.running, false
+}
+
+// end answers the round, and says how many waited for it and whether others came meanwhile.
+func (s *Syncer) end(r *round, err error) (waiters int, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = nil
+	waiters, more = r.waiters, s.next.waiters > 0
+	if err == nil {
+		s.done = s.begun
+	} else {
+		// Those who came meanwhile wrote to the same file system: their sync would say nothing.
+		s.failed = &Failed{err}
+		r.err, s.next.err = s.failed, s.failed
+		close(s.next.over)
+		s.next = newRound()
+	}
+	close(r.over)
+	if s.closed {
+		s.signal()
+	}
+	return waiters, more
+}

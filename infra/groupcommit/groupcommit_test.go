@@ -1,0 +1,244 @@
+package groupcommit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"pilotstatus.dev/infra/groupcommit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// disk counts what was written and what of it a sync has covered. A write is covered when it was there as a sync began.
+type disk struct {
+	written, durable atomic.Int64
+	syncs            atomic.Int64
+	took             func(n int64) time.Duration
+	fails            int64 // number of the sync that fails, 0 for none
+}
+
+func (d *disk) sync() error {
+	seen, n := d.written.Load(), d.syncs.Add(1)
+	if d.took != nil {
+		time.Sleep(d.took(n)) // of a bubble
+	}
+	if n == d.fails {
+		return errors.New("input/output error")
+	}
+	d.durable.Store(seen)
+	return nil
+}
+
+func closed(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, s *groupcommit.Syncer,
+) {
+	t.Helper()
+	if err := s.Close(context.Background()); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// No waiter returns before a sync that began after its call has ended, whatever the timing; and after a failed sync
+// nobody returns without an error who was not covered before it.
+func TestNobodyReturnsTooEarly(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		callers := rapid.IntRange(1, 20).Draw(rt, "callers")
+		writes := rapid.IntRange(1, 10).Draw(rt, "writes")
+		gather := rapid.IntRange(0, 3).Draw(rt, "gather")
+		pauses := rapid.SliceOfN(rapid.IntRange(0, 7), 1, 16).Draw(rt, "pauses")
+		lengths := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 16).Draw(rt, "lengths")
+		fails := rapid.Int64Range(0, 12).Draw(rt, "fails")
+		var faults []string
+		synctest.Test(t, func(t *testing.T) {
+			d := &disk{fails: fails, took: func(n int64) time.Duration { return time.Duration(lengths[int(n)%len(lengths)]) * time.Millisecond }}
+			s := groupcommit.Start(d.sync, groupcommit.Options{Gather: time.Duration(gather) * time.Millisecond})
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			for c := range callers {
+				all.Go(func() {
+					for w := range writes {
+						time.Sleep(time.Duration(pauses[(c*7+w)%len(pauses)]) * time.Millisecond)
+						mine := d.written.Add(1)
+						err := s.Sync(t.Context())
+						covered := d.durable.Load() >= mine
+						_, failed := errors.AsType[*groupcommit.Failed](err)
+						mu.Lock()
+						switch {
+						case err == nil && !covered:
+							faults = append(faults, fmt.Sprintf("write %d returned before it was durable", mine))
+						case err != nil && (!failed || fails == 0):
+							faults = append(faults, err.Error())
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			all.Wait()
+			closed(t, s)
+		})
+		for _, f := range faults {
+			rt.Error(f)
+		}
+	})
+}
+
+func TestCallersDuringASyncShareTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{took: func(int64) time.Duration { return 10 * time.Millisecond }}
+		var crowds []int
+		s := groupcommit.Start(d.sync, groupcommit.Options{OnSync: func(_ time.Duration, n int, _ error) { crowds = append(crowds, n) }})
+		var all sync.WaitGroup
+		for i := range 11 {
+			all.Go(func() {
+				if i > 0 {
+					time.Sleep(time.Millisecond)
+				}
+				if err := s.Sync(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		closed(t, s)
+		if len(crowds) != 2 || crowds[0] != 1 || crowds[1] != 10 {
+			t.Errorf("waiters of each sync = %v, want 1 and the 10 that came while it ran", crowds)
+		}
+	})
+}
+
+func TestAMarkIsServedByARunningSyncThatBeganAfterIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{took: func(int64) time.Duration { return 10 * time.Millisecond }}
+		s := groupcommit.Start(d.sync, groupcommit.Options{})
+		early := s.Mark()
+		var all sync.WaitGroup
+		for range 2 { // the second joins while the first one's sync runs
+			all.Go(func() {
+				if err := s.Wait(t.Context(), early); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(5 * time.Millisecond)
+		}
+		all.Wait()
+		if err := s.Wait(t.Context(), early); err != nil {
+			t.Error(err)
+		}
+		closed(t, s)
+		if n := d.syncs.Load(); n != 1 {
+			t.Errorf("%d syncs, want one for all of an early mark", n)
+		}
+	})
+}
+
+func TestGatherWaitsOnlyInACrowd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{took: func(int64) time.Duration { return time.Millisecond }}
+		s := groupcommit.Start(d.sync, groupcommit.Options{Gather: 5 * time.Millisecond})
+		for range 3 {
+			began := time.Now()
+			if err := s.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took != time.Millisecond {
+				t.Errorf("a lone caller waited %s", took)
+			}
+		}
+		var all sync.WaitGroup
+		for i := range 8 { // one each 0.5 ms: all but the first during or after the first one's sync
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 500 * time.Microsecond)
+				if err := s.Sync(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		closed(t, s)
+		if n := d.syncs.Load(); n != 3+2 {
+			t.Errorf("%d syncs, want 3 alone, one for the first of the crowd, one for the rest", n)
+		}
+	})
+}
+
+func TestAFailedSyncIsFinal(t *testing.T) {
+	t.Parallel()
+	d := &disk{fails: 2}
+	s := groupcommit.Start(d.sync, groupcommit.Options{})
+	covered := s.Mark()
+	if err := s.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if failed, ok := errors.AsType[*groupcommit.Failed](s.Sync(t.Context())); !ok || failed.Err == nil {
+			t.Fatal("a wait after a failed sync must fail")
+		}
+	}
+	if err := s.Wait(t.Context(), covered); err != nil {
+		t.Errorf("what an earlier sync covered: %v", err)
+	}
+	if s.Err() == nil {
+		t.Error("Err() = nil after a failed sync")
+	}
+	if n := d.syncs.Load(); n != 2 {
+		t.Errorf("%d syncs: none may follow a failed one", n)
+	}
+	closed(t, s)
+}
+
+func TestCloseServesWhoWaitsAndRefusesTheRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{took: func(int64) time.Duration { return 10 * time.Millisecond }}
+		s := groupcommit.Start(d.sync, groupcommit.Options{})
+		var all sync.WaitGroup
+		for i := range 2 { // of the running sync and of the next
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if err := s.Sync(t.Context()); err != nil {
+					t.Errorf("caller %d: %v", i, err)
+				}
+			})
+		}
+		time.Sleep(5 * time.Millisecond)
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := s.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("close while a sync runs = %v, want the deadline", err)
+		}
+		if err := s.Sync(t.Context()); !errors.Is(err, groupcommit.ErrClosed) {
+			t.Errorf("sync after close = %v, want ErrClosed", err)
+		}
+		closed(t, s)
+		all.Wait()
+	})
+}
+
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{took: func(int64) time.Duration { return time.Minute }}
+		s := groupcommit.Start(d.sync, groupcommit.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error = %v, want the deadline", err)
+		}
+		closed(t, s)
+	})
+}
