@@ -70,6 +70,7 @@ type shard struct {
 	partition events.Partition
 	turn      chan struct{} // holds a token while nobody works
 	at        uint64
+	build     string // of the tables that the entries are of
 	cache     *lru
 }
 
@@ -166,11 +167,11 @@ func (p *Projector) shard(partition events.Partition) *shard {
 	return s
 }
 
-// trust drops what is remembered when somebody else has moved the checkpoint since.
-func (s *shard) trust(checkpoint uint64) {
-	if s.at != checkpoint {
+// trust drops what is remembered when somebody else has moved the checkpoint since, or made the tables anew.
+func (s *shard) trust(checkpoint uint64, build string) {
+	if s.at != checkpoint || s.build != build {
 		s.cache.purge()
-		s.at = checkpoint
+		s.at, s.build = checkpoint, build
 	}
 }
 

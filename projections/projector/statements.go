@@ -125,13 +125,14 @@ func bodyText(name string, get func(*events.MessageQueued) string) column[messag
 const (
 	makeCheckpoint = `INSERT INTO checkpoints (view, partition, seq, event_id) VALUES ($1, $2, 0, '') ON CONFLICT DO NOTHING`
 
-	lockCheckpoint = `SELECT seq, event_id FROM checkpoints WHERE view = $1 AND partition = $2 FOR UPDATE`
+	lockCheckpoint = `SELECT seq, event_id, build, digest, digested FROM checkpoints WHERE view = $1 AND partition = $2 FOR UPDATE`
 
 	readCheckpoint = `SELECT seq FROM checkpoints WHERE view = $1 AND partition = $2`
 
-	// The condition makes a backward move impossible even for a caller that forgot the lock.
-	moveCheckpoint = `UPDATE checkpoints SET seq = $3, event_id = $4, updated_at = clock_timestamp()
-		WHERE view = $1 AND partition = $2 AND seq < $3`
+	// The conditions make a backward move impossible even for a caller that forgot the lock, and the last one also where a
+	// rebuilt schema took the place of the one whose row was locked: what was folded on the old rows does not go into the new.
+	moveCheckpoint = `UPDATE checkpoints SET seq = $3, event_id = $4, digest = $5, digested = $6, updated_at = clock_timestamp()
+		WHERE view = $1 AND partition = $2 AND seq < $3 AND build = $7`
 
 	// The planner knows nothing of tables that were empty a moment ago, and a plan kept from then reads whole tables. Every
 	// statement here is about few rows found by key, whatever the statistics say.

@@ -36,17 +36,17 @@ func (p *Projector) transact(ctx context.Context, s *shard, recs []events.Record
 			err = fmt.Errorf("roll back: %w", e)
 		}
 	}()
-	checkpoint, eventID, err := p.lock(ctx, tx, s.partition)
+	cp, err := p.lock(ctx, tx, s.partition)
 	if err != nil {
 		return result{}, err
 	}
-	s.trust(checkpoint)
-	fresh, err := p.check(s.partition, recs, checkpoint, eventID, last)
+	s.trust(cp.seq, cp.build)
+	fresh, err := p.check(s.partition, recs, cp.seq, cp.eventID, last)
 	if err != nil {
 		return result{}, err
 	}
-	res = result{from: checkpoint, to: max(checkpoint, last), events: len(fresh)}
-	if res.to == checkpoint {
+	res = result{from: cp.seq, to: max(cp.seq, last), events: len(fresh)}
+	if res.to == cp.seq {
 		return res, nil
 	}
 	b := gather(s.partition, fresh)
@@ -63,7 +63,10 @@ func (p *Projector) transact(ctx context.Context, s *shard, recs []events.Record
 	queue(q, updateMessages, part, changed)
 	queue(q, insertTimeline, part, b.timeline)
 	queue(q, upsertAttempts, part, attempts)
-	q.Queue(moveCheckpoint, View, part, int64(res.to), idAt(fresh, res.to)).Exec(moved)
+	run, digests := cp.run.over(fresh)
+	queue(q, insertDigests, part, digests)
+	digest, digested := run.digested()
+	q.Queue(moveCheckpoint, View, part, int64(res.to), idAt(fresh, res.to), digest, digested, cp.build).Exec(moved)
 	if err := tx.SendBatch(ctx, q).Close(); err != nil {
 		return result{}, fmt.Errorf("write rows: %w", err)
 	}
@@ -78,21 +81,27 @@ func (p *Projector) transact(ctx context.Context, s *shard, recs []events.Record
 }
 
 // lock takes the partition's turn: whoever holds the row is the only one who writes rows of the partition.
-func (p *Projector) lock(ctx context.Context, tx pgx.Tx, part events.Partition) (seq uint64, eventID string, err error) {
-	var n int64
+func (p *Projector) lock(ctx context.Context, tx pgx.Tx, part events.Partition) (checkpoint, error) {
+	var cp checkpoint
+	var seq, digested int64
+	var digest []byte
+	scan := func(row pgx.Row) error { return row.Scan(&seq, &cp.eventID, &cp.build, &digest, &digested) }
 	q := &pgx.Batch{}
 	q.Queue(planByKey)
-	q.Queue(lockCheckpoint, View, int16(part)).QueryRow(func(row pgx.Row) error { return row.Scan(&n, &eventID) })
-	err = tx.SendBatch(ctx, q).Close()
+	q.Queue(lockCheckpoint, View, int16(part)).QueryRow(scan)
+	err := tx.SendBatch(ctx, q).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		if _, err = tx.Exec(ctx, makeCheckpoint, View, int16(part)); err == nil {
-			err = tx.QueryRow(ctx, lockCheckpoint, View, int16(part)).Scan(&n, &eventID)
+			err = scan(tx.QueryRow(ctx, lockCheckpoint, View, int16(part)))
 		}
 	}
 	if err != nil {
-		return 0, "", fmt.Errorf("lock checkpoint: %w", err)
+		return checkpoint{}, fmt.Errorf("lock checkpoint: %w", err)
 	}
-	return uint64(n), eventID, nil
+	cp.seq = uint64(seq)
+	cp.run = run{at: uint64(digested), whole: digested == seq}
+	copy(cp.run.digest[:], digest)
+	return cp, nil
 }
 
 // check compares the batch with what the view has read, and gives the events that are new to it.
