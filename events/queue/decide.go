@@ -21,7 +21,9 @@ func (q *Queue) MayStart(id string, now time.Time) Hold {
 	return q.mayStart(e, now)
 }
 
-// held says what holds the whole instance.
+// Held says what holds the whole instance, "" when nothing does.
+func (q *Queue) Held(now time.Time) Hold { return q.held(now) }
+
 func (q *Queue) held(now time.Time) Hold {
 	switch {
 	case !q.ChainIntact():

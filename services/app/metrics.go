@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"pilotstatus.dev/projections/projector"
+	"pilotstatus.dev/services/dispatcher"
 	"pilotstatus.dev/services/notifier"
 	"pilotstatus.dev/services/receipts"
 )
@@ -16,12 +18,31 @@ type metrics struct {
 	registry *prometheus.Registry
 	receipts *receipts.Metrics
 	notifier *notifier.Metrics
+	dispatch *dispatcher.Metrics
+	lag      *prometheus.GaugeVec
+	events   *prometheus.CounterVec
 }
 
 func newMetrics() metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return metrics{registry: reg, receipts: receipts.NewMetrics(reg), notifier: notifier.NewMetrics(reg)}
+	m := metrics{
+		registry: reg, receipts: receipts.NewMetrics(reg), notifier: notifier.NewMetrics(reg), dispatch: dispatcher.NewMetrics(reg),
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pilot_projector_lag_seconds", Help: "From when an event was stored until it could be read in the view, of the newest batch.",
+		}, []string{"partition"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_projector_events_total", Help: "Events projected.",
+		}, []string{"partition"}),
+	}
+	reg.MustRegister(m.lag, m.events)
+	return m
+}
+
+// batch counts what the projector did.
+func (m metrics) batch(b projector.Batch) {
+	m.lag.WithLabelValues(b.Partition.String()).Set(b.Lag.Seconds())
+	m.events.WithLabelValues(b.Partition.String()).Add(float64(b.Events))
 }
 
 // handler serves the metrics in Prometheus' text format.

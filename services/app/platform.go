@@ -224,7 +224,7 @@ func (p *platform) keepPostgres(ctx context.Context) error {
 				break
 			}
 			p.log.Error().Msg("the managed Postgres ended by itself; it is started again")
-			if err := p.managed.Start(ctx); err != nil {
+			if err := p.managed.Start(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}

@@ -42,7 +42,7 @@ func startProjector(ctx context.Context, a *App) error {
 		return err
 	}
 	a.views()
-	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, Logger: a.log})
+	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, OnBatch: a.metrics.batch, Logger: a.log})
 	// Tables before readers, where Postgres is there; where it is not, everything but reads starts without it.
 	first, cancel := context.WithTimeout(ctx, firstMigration)
 	defer cancel()
@@ -90,7 +90,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 				Limits: evolution.Limits{Send: cfg.SendLimit, NumberCheck: cfg.NumberLimit, Presence: cfg.PresenceLimit},
 			})
 		},
-		Logger: a.log,
+		Logger: a.log, Metrics: a.metrics.dispatch,
 	})
 	a.sup.start(ctx, "dispatcher", d.Run)
 	a.ready["dispatcher"] = d.Ready

@@ -35,6 +35,7 @@ type actor struct {
 	numbers  *numbers
 	probeAt  time.Time
 	paceNext time.Time
+	fault    queue.Hold // complained about
 }
 
 func newActor(p *partition, id string) *actor {
@@ -149,11 +150,15 @@ func (a *actor) next() bool {
 	a.mu.Lock()
 	s, ok := a.q.Next(now)
 	var j job
+	held := queue.HoldNone
 	if ok {
 		j = newJob(s)
+	} else {
+		held = a.q.Held(now)
 	}
 	a.mu.Unlock()
 	if !ok {
+		a.complain(held)
 		return false
 	}
 	a.turn(a.p.hard, inst, j)
@@ -161,6 +166,19 @@ func (a *actor) next() bool {
 		a.paceNext = now.Add(time.Duration(float64(time.Minute) / r))
 	}
 	return true
+}
+
+// complain tells a person, once, that an instance is stopped for a fault in its log.
+func (a *actor) complain(held queue.Hold) {
+	if held != queue.HoldBroken && held != queue.HoldUnreadable {
+		a.fault = queue.HoldNone
+		return
+	}
+	if a.fault != held {
+		a.fault = held
+		a.p.d.metrics.held.WithLabelValues(string(held)).Inc()
+		a.log.Error().Str("fault", string(held)).Msg("instance stopped: its fenced events cannot be trusted")
+	}
 }
 
 func (a *actor) nap() time.Duration {

@@ -40,6 +40,7 @@ type Dispatcher struct {
 	keys     Keys
 	gateways *gateways
 	log      zerolog.Logger
+	metrics  *Metrics
 	parts    []*partition
 	leading  atomic.Bool
 }
@@ -54,6 +55,7 @@ type Config struct {
 	// Gateway makes the client of a gateway; its limits and buffers are the caller's choice.
 	Gateway func(url, apikey string) (*evolution.Client, error)
 	Logger  zerolog.Logger
+	Metrics *Metrics // may be nil
 }
 
 // New makes a dispatcher; Run starts it.
@@ -61,6 +63,9 @@ func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		set: c.Settings.withDefaults(), leases: c.Leases, catalog: c.Catalog, keys: c.Keys,
 		log: c.Logger.With().Str("role", "dispatcher").Logger(),
+	}
+	if d.metrics = c.Metrics; d.metrics == nil {
+		d.metrics = NewMetrics(nil)
 	}
 	d.gateways = newGateways(func(ctx context.Context, inst events.Instance) (string, error) {
 		key, err := d.keys.OpenSecret(ctx, inst.ID, inst.GatewayKey)

@@ -109,6 +109,7 @@ func (a *actor) close(ctx context.Context) {
 		if len(c.Messages) == 0 {
 			return
 		}
+		a.p.d.metrics.ended(c.Reason, len(c.Messages))
 		a.log.Info().Str("reason", c.Reason).Str("code", string(c.Code)).Bool("presumed", c.Presumed).
 			Int("messages", len(c.Messages)).Str("first", c.Messages[0].ID).Msg("ended")
 	}

@@ -154,6 +154,7 @@ func (a *actor) append(ctx context.Context, ev events.Event) {
 
 // report writes the one wide line of an attempt.
 func (a *actor) report(j job, s *intent, out outcome) {
+	a.p.d.metrics.attempt(j, s, out)
 	line := a.log.Info()
 	if out.alert {
 		line = a.log.Error()

@@ -104,11 +104,17 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash s
 		}
 	}
 	if err != nil { // it may still land: then it is mine, and was not called (rule R2)
+		if len(a.mine) >= maxMine {
+			clear(a.mine) // those that landed since then are unknown to us, as another life's
+		}
 		a.mine[s.nonce] = true
 		a.log.Warn().Err(err).Str("message", j.id).Msg("start not confirmed")
 	}
 	return nil
 }
+
+// maxMine bounds what is remembered of starts that were never seen to land.
+const maxMine = 1000
 
 // jidHash is the keyed hash of the address a message is about to go to: what a receipt's own can be compared with.
 func (a *actor) jidHash(ctx context.Context, inst events.Instance, r resolved) string {

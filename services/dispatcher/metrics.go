@@ -1,0 +1,62 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what dispatchers do. One Metrics serves a process.
+type Metrics struct {
+	attempts *prometheus.CounterVec
+	ends     *prometheus.CounterVec
+	waited   *prometheus.HistogramVec
+	calls    prometheus.Histogram
+	held     *prometheus.CounterVec
+}
+
+// NewMetrics makes the metrics and registers them; reg may be nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_attempts_total",
+			Help: "Attempts by outcome: accepted, refused, deferred, unknown; and whether a call was made.",
+		}, []string{"outcome", "called"}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_ends_total",
+			Help: "Messages ended without or after attempts by reason: expired, failed, timeout.",
+		}, []string{"reason"}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "pilot_dispatcher_wait_seconds", Help: "From acceptance to the intent of the first attempt.",
+			Buckets: []float64{.005, .01, .05, .1, .5, 1, 5, 30, 120, 600, 3600},
+		}, []string{"class"}),
+		calls: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "pilot_dispatcher_call_seconds", Help: "Time that a gateway takes to answer a send.",
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 15},
+		}),
+		held: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_faults_total",
+			Help: "Instances that were stopped for a fault in their log: broken_chain, unreadable_event.",
+		}, []string{"fault"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held)
+	}
+	return m
+}
+
+func (m *Metrics) attempt(j job, s *intent, out outcome) {
+	called := "no"
+	if out.called {
+		called = "yes"
+		m.calls.Observe(out.elapsed.Seconds())
+	}
+	m.attempts.WithLabelValues(string(out.verdict.Outcome), called).Inc()
+	if j.attempt == 1 {
+		m.waited.WithLabelValues(string(j.lane.Class)).Observe(max(s.begun.Sub(j.acceptedAt), time.Duration(0)).Seconds())
+	}
+}
+
+func (m *Metrics) ended(reason string, messages int) {
+	m.ends.WithLabelValues(reason).Add(float64(messages))
+}
