@@ -18,6 +18,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/infra/filelock"
 )
 
 // Sync says when a stored message reaches the disk, measured against the publisher's acknowledgement.
@@ -80,7 +82,7 @@ type Config struct {
 // Server is a running embedded server. Make it with Start; its methods are safe for concurrent use.
 type Server struct {
 	srv        *server.Server
-	lock       *fileLock
+	lock       *filelock.Lock
 	dontListen bool
 
 	stopping sync.Once
@@ -97,13 +99,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.StoreDir, 0o700); err != nil {
 		return nil, fmt.Errorf("start nats server: %w", err)
 	}
-	lock, err := lockFile(filepath.Join(cfg.StoreDir, "pilot.lock"))
+	lock, err := filelock.Take(filepath.Join(cfg.StoreDir, "pilot.lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("start nats server: %w (%s)", ErrStoreInUse, cfg.StoreDir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start nats server: %w", err)
 	}
 	s := &Server{lock: lock, dontListen: cfg.DontListen, stopped: make(chan struct{})}
 	if err := s.run(ctx, opts, cfg.Logger); err != nil {
-		return nil, fmt.Errorf("start nats server: %w", errors.Join(err, lock.release()))
+		return nil, fmt.Errorf("start nats server: %w", errors.Join(err, lock.Release()))
 	}
 	return s, nil
 }
@@ -227,7 +232,7 @@ func (s *Server) Stop(ctx context.Context) error {
 			defer close(s.stopped)
 			s.srv.Shutdown()
 			s.srv.WaitForShutdown()
-			_ = s.lock.release() // nothing was written to it
+			_ = s.lock.Release() // nothing was written to it
 		}()
 	})
 	select {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/infra/filelock"
 )
 
 const (
@@ -62,7 +64,7 @@ type Managed struct {
 
 	mu   sync.Mutex // guards what follows, and is held over a start and a stop
 	port int
-	lock *fileLock
+	lock *filelock.Lock
 	proc *process
 }
 
@@ -156,7 +158,10 @@ func (m *Managed) Start(ctx context.Context) error {
 
 func (m *Managed) start(ctx context.Context) error {
 	if m.lock == nil {
-		lock, err := lockFile(m.cluster + ".lock")
+		lock, err := filelock.Take(m.cluster + ".lock")
+		if errors.Is(err, filelock.ErrHeld) {
+			return fmt.Errorf("%w (%s.lock)", ErrInUse, m.cluster)
+		}
 		if err != nil {
 			return err
 		}
@@ -241,7 +246,7 @@ func (m *Managed) release() error {
 	}
 	lock := m.lock
 	m.lock = nil
-	return lock.release()
+	return lock.Release()
 }
 
 // URL addresses the configured database as the cluster's owner. It holds the password.

@@ -23,8 +23,7 @@ import (
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/evolutionsim"
-	"pilotstatus.dev/infra/natsserver"
-	"pilotstatus.dev/infra/topology"
+	"pilotstatus.dev/infra/streamtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +89,6 @@ func (f *fixedCatalog) define(inst events.Instance) {
 // rig is a log, a gateway and any number of dispatchers.
 type rig struct {
 	t       *testing.T
-	server  *natsserver.Server
 	js      jetstream.JetStream
 	log     *eventlog.Log
 	leases  *eventlog.Leases
@@ -106,24 +104,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	ctx := t.Context()
-	srv, err := natsserver.Start(ctx, natsserver.Config{StoreDir: t.TempDir(), Port: -1, Sync: natsserver.SyncDefault})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stopWithin(t, "server", srv.Stop) })
-	nc, err := srv.Connect(natsserver.Client{Name: t.Name()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := topology.Deployment{Partitions: partitionN, Replicas: 1}
-	if _, err := topology.Ensure(ctx, js, d); err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.New(t, partitionN, eventlog.Options{Logger: zerolog.Nop()})
 	sim, err := evolutionsim.Start(ctx, evolutionsim.Options{
 		Receipts:  evolutionsim.Receipts{ServerAck: evolutionsim.Never, DeliveryAck: evolutionsim.Never, Read: evolutionsim.Never},
 		Instances: []evolutionsim.Instance{{Name: simName, Number: "5511900000000", State: "open"}},
@@ -132,9 +113,8 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
-	log := eventlog.New(js, eventlog.Options{Logger: zerolog.Nop()})
 	r := &rig{
-		t: t, server: srv, js: js, log: log, leases: eventlog.NewLeases(log, d), sim: sim, name: simName,
+		t: t, js: l.JetStream, log: l.Events, leases: l.Leases, sim: sim, name: simName,
 		catalog: &fixedCatalog{catalog: catalog.New(), changes: make(chan struct{}, 1)}, keys: plainKeys{},
 	}
 	r.p = events.PartitionOf(instanceID, partitionN)
@@ -146,14 +126,6 @@ func (r *rig) instance() events.Instance {
 	return events.Instance{
 		ID: instanceID, TenantID: tenant, Name: r.name, GatewayURL: r.sim.URL(),
 		GatewayKey: events.Sealed{Blob: []byte(r.sim.APIKey())}, Concurrency: 1, MaxConcurrency: 1,
-	}
-}
-
-func stopWithin(t *testing.T, what string, stop func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := stop(ctx); err != nil {
-		t.Errorf("stop %s: %v", what, err)
 	}
 }
 

@@ -9,13 +9,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
 
@@ -23,8 +20,7 @@ import (
 	"pilotstatus.dev/events/template"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
-	"pilotstatus.dev/infra/natsserver"
-	"pilotstatus.dev/infra/topology"
+	"pilotstatus.dev/infra/streamtest"
 	"pilotstatus.dev/services/control"
 )
 
@@ -47,46 +43,10 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	l := streamtest.New(t, 1, eventlog.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	server, err := natsserver.Start(ctx, natsserver.Config{StoreDir: t.TempDir(), Port: natsserver.RandomPort, Sync: natsserver.SyncDefault})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := server.Connect(natsserver.Client{Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		closed := nc.StatusChanged(nats.CLOSED)
-		nc.Close()
-		select {
-		case <-closed:
-		case <-ctx.Done():
-			t.Error("the connection does not close")
-		}
-		if err := server.Stop(ctx); err != nil {
-			t.Errorf("stop server: %v", err)
-		}
-	})
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := topology.Ensure(ctx, js, topology.Deployment{Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.KeyValue(ctx, topology.BucketKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	master, err := keyring.CreateMaster(filepath.Join(t.TempDir(), "master.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{t: t, log: eventlog.New(js, eventlog.Options{}), keys: keyring.New(kv, master, keyring.Options{})}
+	r := &rig{t: t, log: l.Events, keys: l.Keys}
 	r.feed = control.NewFeed(r.log, control.Settings{Probe: 50 * time.Millisecond, MaxAge: limit})
 	r.run(r.feed.Run)
 	for !errors.Is(r.feed.Current(), nil) {

@@ -3,21 +3,17 @@ package receipts
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/infra/natsserver"
-	"pilotstatus.dev/infra/topology"
+	"pilotstatus.dev/infra/streamtest"
 	"pilotstatus.dev/services/control"
 )
 
@@ -37,46 +33,8 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	server, err := natsserver.Start(ctx, natsserver.Config{StoreDir: t.TempDir(), Port: natsserver.RandomPort, Sync: natsserver.SyncDefault})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := server.Connect(natsserver.Client{Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		closed := nc.StatusChanged(nats.CLOSED)
-		nc.Close()
-		select {
-		case <-closed:
-		case <-ctx.Done():
-			t.Error("the connection does not close")
-		}
-		if err := server.Stop(ctx); err != nil {
-			t.Errorf("stop server: %v", err)
-		}
-	})
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := topology.Ensure(ctx, js, topology.Deployment{Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.KeyValue(ctx, topology.BucketKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	master, err := keyring.CreateMaster(filepath.Join(t.TempDir(), "master.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &rig{t: t, server: server, log: eventlog.New(js, eventlog.Options{TryTimeout: 300 * time.Millisecond}), keys: keyring.New(kv, master, keyring.Options{})}
+	l := streamtest.New(t, 1, eventlog.Options{TryTimeout: 300 * time.Millisecond})
+	return &rig{t: t, server: l.Server, log: l.Events, keys: l.Keys}
 }
 
 func (r *rig) ctx() context.Context {
