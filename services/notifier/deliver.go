@@ -32,12 +32,40 @@ func (w *Worker) deliver(ctx context.Context, d *eventlog.Delivery) {
 		}
 		return
 	}
-	if err := w.attempt(ctx, d, *body); err != nil {
+	rest := w.keep(d)
+	err := w.attempt(ctx, d, *body)
+	rest()
+	if err != nil {
 		w.settings.Metrics.attempts.WithLabelValues("postponed").Inc()
 		w.settings.Logger.Warn().Err(err).Str("endpoint", body.Endpoint).Str("webhook_id", d.ID).Msg("delivery is postponed")
 		if err := d.Nak(w.settings.Postpone); err != nil {
 			w.settings.Logger.Debug().Err(err).Msg("give back")
 		}
+	}
+}
+
+// keep tells the server that a try goes on until rest is called. So AckWait need not cover the slowest endpoint, and what a
+// process that was killed held comes again soon: while it holds Concurrency deliveries, the endpoint gets no others.
+func (w *Worker) keep(d *eventlog.Delivery) (rest func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(w.settings.AckWait / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				if err := d.InProgress(); err != nil { // at worst it comes again
+					w.settings.Logger.Debug().Err(err).Msg("extend")
+				}
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-ended
 	}
 }
 

@@ -50,6 +50,7 @@ type WorkerSettings struct {
 	Jitter        float64         // part of a wait that is added at random, at most; 0.1, below 0 for none
 	MaxRetryAfter time.Duration   // the longest wait that an endpoint may ask for; 1 h
 	Concurrency   int             // tries at once to one endpoint, over all processes; 4
+	AckWait       time.Duration   // a delivery comes again when its process has not been heard of for; 10 s
 	Postpone      time.Duration   // a try that could not be made for reasons of ours is made again after; 5 s
 	CallLimit     time.Duration   // for each look-up and append around a try; 20 s
 	Logger        zerolog.Logger
@@ -78,7 +79,7 @@ func NewWorker(log Log, c Watched, keys Opener, secrets Secrets, s WorkerSetting
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&s.MaxRetryAfter, time.Hour}, {&s.Postpone, 5 * time.Second}, {&s.CallLimit, 20 * time.Second}} {
+	}{{&s.MaxRetryAfter, time.Hour}, {&s.Postpone, 5 * time.Second}, {&s.CallLimit, 20 * time.Second}, {&s.AckWait, 10 * time.Second}} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
@@ -165,7 +166,7 @@ func (w *Worker) serve(ctx context.Context, endpoint string, failed chan<- error
 		err := w.log.Consume(ctx, eventlog.DurableConfig{
 			Stream: events.HooksStream(events.HookShard(endpoint)), Durable: EndpointDurable(endpoint),
 			Filters: []string{events.HookSubject(endpoint)}, Concurrency: w.settings.Concurrency, MaxAckPending: w.settings.Concurrency,
-			AckWait: w.client.settings.Limit + 4*w.settings.CallLimit, Grace: w.client.settings.Limit + w.settings.CallLimit,
+			AckWait: w.settings.AckWait, Grace: w.client.settings.Limit + w.settings.CallLimit,
 		}, w.deliver)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			select {
