@@ -27,7 +27,7 @@ each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$
 	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
-	fuzz-seeds fuzz cover demo up bench tools tools-nats ci clean
+	fuzz-seeds fuzz cover model demo up bench tools tools-nats ci clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ fuzz: ## Fuzz every target for FUZZTIME each
 
 cover: ## HTML coverage of the last `make test`, and its least covered functions
 	@.ci/cover $(MODULES)
+
+model: ## Check the dispatch protocol of docs/model with spin
+	@.ci/model
 
 demo: build ## A finished story in a minute: free ports, simulated gateway and receiver
 	bin/pilot demo $(ARGS)
