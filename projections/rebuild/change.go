@@ -1,0 +1,116 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/projections/projector"
+)
+
+// change compares the schemas and puts the new one in the live one's place. held is how long live projectors waited.
+func (r *rebuild) change(ctx context.Context) (old string, held time.Duration, err error) {
+	if _, err := r.pool.Exec(ctx, `ANALYZE messages, timeline, attempts, digests`); err != nil {
+		return "", 0, fmt.Errorf("analyze: %w", err)
+	}
+	c, err := r.compared(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	// Most rows are compared while everything goes on; what changes later is compared once more below.
+	if err := r.compare(ctx, r.admin, c, early); err != nil {
+		return "", 0, err
+	}
+	hold, cancel := context.WithTimeout(ctx, r.cfg.HoldLimit)
+	defer cancel()
+	tx, err := r.admin.Begin(hold)
+	if err != nil {
+		return "", 0, fmt.Errorf("switch: %w", err)
+	}
+	defer func() {
+		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		defer cancel()
+		if e := tx.Rollback(bye); e != nil && !errors.Is(e, pgx.ErrTxClosed) && err == nil {
+			err = fmt.Errorf("roll back the switch: %w", e)
+		}
+	}()
+	began := time.Now()
+	at, err := r.hold(hold, tx)
+	if err != nil {
+		return "", 0, err
+	}
+	if err := r.meet(hold, at); err != nil {
+		return "", 0, err
+	}
+	if err := r.compare(hold, tx, c, late); err != nil {
+		return "", 0, err
+	}
+	old = r.cfg.Schema + oldMark + stamp(r.began)
+	for _, s := range [][2]string{{r.cfg.Schema, old}, {r.fresh, r.cfg.Schema}} {
+		if _, err := tx.Exec(hold, `ALTER SCHEMA `+pgx.Identifier{s[0]}.Sanitize()+` RENAME TO `+pgx.Identifier{s[1]}.Sanitize()); err != nil {
+			return "", 0, fmt.Errorf("rename schema %s: %w", s[0], err)
+		}
+	}
+	if err := tx.Commit(hold); err != nil {
+		return "", 0, fmt.Errorf("commit the switch: %w", err)
+	}
+	return old, time.Since(began), nil
+}
+
+// compared says which partitions are compared, and up to which sequence both schemas have read them for the early look.
+// A partition that the live view has not begun has nothing to compare.
+func (r *rebuild) compared(ctx context.Context) (map[events.Partition]uint64, error) {
+	out := map[events.Partition]uint64{}
+	if r.cfg.NoVerify {
+		return out, nil
+	}
+	live := projector.New(r.live, projector.Config{Gapless: true, Timeout: time.Minute, Logger: r.cfg.Logger.Level(zerolog.WarnLevel)})
+	for _, p := range r.cfg.Partitions {
+		seq, err := live.Checkpoint(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if seq == 0 {
+			continue
+		}
+		if out[p], err = r.into.Checkpoint(ctx, p); err != nil {
+			return nil, err
+		}
+		// Where no projector runs, the live view is taken as far as the new one: only then are they comparable.
+		if err := r.advance(ctx, live, p, out[p]); err != nil {
+			return nil, fmt.Errorf("bring the live view to the same sequence: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// hold locks the live checkpoints: no projector moves them until the transaction ends.
+func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (map[events.Partition]uint64, error) {
+	at := map[events.Partition]uint64{}
+	rows, err := tx.Query(ctx, `SELECT partition, seq FROM `+pgx.Identifier{r.cfg.Schema, "checkpoints"}.Sanitize()+
+		` WHERE view = $1 ORDER BY partition FOR UPDATE`, projector.View)
+	if err == nil {
+		var p int16
+		var seq int64
+		_, err = pgx.ForEachRow(rows, []any{&p, &seq}, func() error { at[events.Partition(p)] = uint64(seq); return nil })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold projectors off: %w", err)
+	}
+	return at, nil
+}
+
+// meet takes the new view to where the live one is held.
+func (r *rebuild) meet(ctx context.Context, at map[events.Partition]uint64) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for p, seq := range at {
+		g.Go(func() error { return r.advance(ctx, r.into, p, seq) })
+	}
+	return g.Wait()
+}
