@@ -1,0 +1,133 @@
+package snapshots
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pilotstatus.dev/infra/topology"
+)
+
+// Store is the object store SNAPSHOTS. It is safe for concurrent use.
+type Store struct {
+	js      jetstream.JetStream
+	objects jetstream.ObjectStore
+	limit   time.Duration
+	stale   time.Duration
+}
+
+// Defaults of a Store.
+const (
+	defaultLimit = time.Minute // of one put or get: a million pending messages are some 30 MB
+	defaultStale = time.Hour   // after which a chunk that belongs to no object is of a put that was cut
+)
+
+// Open opens the bucket, which package topology made.
+func Open(ctx context.Context, js jetstream.JetStream) (*Store, error) {
+	objects, err := js.ObjectStore(ctx, topology.BucketSnapshots)
+	if err != nil {
+		return nil, fmt.Errorf("open store of snapshots: %w", err)
+	}
+	return &Store{js: js, objects: objects, limit: defaultLimit, stale: defaultStale}, nil
+}
+
+// Put keeps data under name in place of what was there. Until it returns without error the old one is what Get gives.
+func (s *Store) Put(ctx context.Context, name string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	if _, err := s.objects.Put(ctx, jetstream.ObjectMeta{Name: name}, bytes.NewReader(data)); err != nil {
+		return fmt.Errorf("put snapshot %s: %w", name, err)
+	}
+	if err := s.sweep(ctx); err != nil {
+		return fmt.Errorf("put snapshot %s: sweep: %w", name, err)
+	}
+	return nil
+}
+
+// Get gives what is kept under name. ErrNone: nothing is; ErrDamaged: its chunks are not what was put; any other error is an
+// outage.
+func (s *Store) Get(ctx context.Context, name string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	data, err := s.get(ctx, name)
+	switch {
+	case err == nil:
+		return data, nil
+	case errors.Is(err, jetstream.ErrObjectNotFound):
+		err = ErrNone
+	case errors.Is(err, jetstream.ErrDigestMismatch):
+		err = errors.Join(ErrDamaged, err)
+	}
+	return nil, fmt.Errorf("get snapshot %s: %w", name, err)
+}
+
+func (s *Store) get(ctx context.Context, name string) ([]byte, error) {
+	info, err := s.objects.GetInfo(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := s.js.Stream(ctx, "OBJ_"+topology.BucketSnapshots)
+	if err != nil {
+		return nil, err
+	}
+	state, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunks+info.NUID))
+	if err != nil {
+		return nil, err
+	}
+	// The library would wait for chunks that are gone until ctx ends.
+	if have := state.State.Subjects[chunks+info.NUID]; have != uint64(info.Chunks) {
+		return nil, fmt.Errorf("%w: %d of %d chunks", ErrDamaged, have, info.Chunks)
+	}
+	return s.objects.GetBytes(ctx, name)
+}
+
+// chunks is before the id of an object in the subjects of its chunks.
+const chunks = "$O." + topology.BucketSnapshots + ".C."
+
+// Delete lets go of what is kept under name; nothing there is no error.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	if err := s.objects.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return fmt.Errorf("delete snapshot %s: %w", name, err)
+	}
+	return nil
+}
+
+// sweep lets go of the chunks of puts that were cut: nobody else would ever.
+func (s *Store) sweep(ctx context.Context) error {
+	stream, err := s.js.Stream(ctx, "OBJ_"+topology.BucketSnapshots)
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunks+">"))
+	if err != nil {
+		return err
+	}
+	kept, err := s.objects.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return err
+	}
+	used := map[string]bool{}
+	for _, o := range kept {
+		used[o.NUID] = true
+	}
+	for subject := range info.State.Subjects {
+		if used[strings.TrimPrefix(subject, chunks)] {
+			continue
+		}
+		last, err := stream.GetLastMsgForSubject(ctx, subject)
+		if err != nil || time.Since(last.Time) < s.stale { // gone meanwhile, or a put under way
+			continue
+		}
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
