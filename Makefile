@@ -19,7 +19,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 TEST_TIMEOUT ?= 6m
 FUZZTIME ?= 20s
-# Arguments passed on to bin/pilot by demo, up and bench.
+SEEDS ?= 1
+# How often powercut cuts.
+CUTS ?= 6
+# Arguments passed on to bin/pilot by demo, up and bench, and to bin/powercut.
 ARGS ?=
 
 # $(call each,command): runs the command in the folder of every module, also after one has failed.
@@ -27,7 +30,7 @@ each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$
 	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
-	fuzz-seeds fuzz cover model demo up bench tools tools-nats ci clean
+	fuzz-seeds fuzz cover model demo up bench crash powercut tools tools-nats ci clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +95,13 @@ up: build ## Run all roles with demo data on 8080 and 4222, until Ctrl-C
 
 bench: build ## Measure this machine
 	bin/pilot bench $(ARGS)
+
+crash: build ## Kill and stop real processes at every failpoint, SEEDS times
+	bin/pilot crash --seeds $(SEEDS) $(ARGS)
+
+powercut: build ## Cut the power under a running Pilot on ext4 and xfs, CUTS times: root, /dev/fuse, loop devices
+	go build -C infra -buildvcs=false -o $(CURDIR)/bin/powercut ./powercut/cmd
+	bin/powercut -pilot bin/pilot -cuts $(CUTS) $(ARGS)
 
 tools: $(LINT) $(GOFUMPT) $(GOTESTSUM) ## Build the tools of infra/tools into .bin
 

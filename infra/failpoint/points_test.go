@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -73,4 +74,21 @@ func callOf(t *testing.T, file string, n ast.Node) (string, bool) {
 	}
 	name, err := strconv.Unquote(lit.Value)
 	return name, err == nil
+}
+
+// docs/crash.md lists the places for people.
+func TestPointsAreDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "crash.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range Points() {
+		if !strings.Contains(string(doc), "| `"+p.Name+"` |") {
+			t.Errorf("docs/crash.md does not list %s", p.Name)
+		}
+	}
+	if rows := strings.Count(string(doc), "\n| `") - 6; rows != len(Points()) { // beside the table of counts
+		t.Errorf("docs/crash.md lists %d places, there are %d", rows, len(Points()))
+	}
 }

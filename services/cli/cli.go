@@ -29,6 +29,7 @@ type commands struct {
 	Receipts     receiptsCmd `cmd:"" help:"Ask what a webhook of a gateway means."`
 	Demo         demoCmd     `cmd:"" help:"Start everything on free ports, send three messages, show what became of them, and stop."`
 	Bench        benchCmd    `cmd:"" help:"Measure, and print JSON lines: name, value, unit."`
+	Crash        crashCmd    `cmd:"" help:"Kill and stop real processes at every failpoint, and hold what becomes of the messages against the promises."`
 	Version      versionCmd  `cmd:"" help:"Print the version."`
 }
 

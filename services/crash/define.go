@@ -1,0 +1,87 @@
+package crash
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/apikey"
+	"pilotstatus.dev/services/control"
+)
+
+const (
+	instances = 4
+	tenant    = "crash"
+	project   = "crash-project"
+	endpoint  = "crash-hook"
+	simKey    = "sim-key" // of the simulated gateway
+)
+
+func instanceID(i int) string { return fmt.Sprintf("crash-%d", i) }
+
+// define writes the tenant, its endpoint, and unpaced instances with a key each.
+func (d *deployment) define(ctx context.Context) error {
+	c := d.platform.Control()
+	author := control.Author{By: "operator:crash", Reason: "first data"}
+	last, err := control.Define(ctx, c.Log, events.KindTenant, tenant, events.Tenant{ID: tenant, Name: tenant}, author, 0)
+	if err != nil {
+		return fmt.Errorf("define tenant: %w", err)
+	}
+	if _, err := control.Define(ctx, c.Log, events.KindProject, project, events.Project{
+		ID: project, TenantID: tenant, Name: project, ProductionApproved: true, RetentionDays: 30,
+	}, author, 0); err != nil {
+		return fmt.Errorf("define project: %w", err)
+	}
+	secret, err := apikey.WebhookSecret(rand.Reader, 32)
+	if err != nil {
+		return err
+	}
+	sealed, err := c.Secrets.Seal(ctx, endpoint, []byte(secret))
+	if err != nil {
+		return err
+	}
+	d.receiver.Trust(secret)
+	if _, err := control.Define(ctx, c.Log, events.KindEndpoint, endpoint, events.Endpoint{
+		ID: endpoint, TenantID: tenant, Name: endpoint, URL: d.receiver.URL(), Environment: events.Live, Active: true,
+		Events: []string{"*"}, Secrets: []events.Sealed{sealed}, CreatedAt: time.Now().UTC(),
+	}, author, 0); err != nil {
+		return fmt.Errorf("define endpoint: %w", err)
+	}
+	for i := range instances {
+		if last, err = d.defineInstance(ctx, c.Log, c.Secrets, author, i); err != nil {
+			return fmt.Errorf("define instance %d: %w", i, err)
+		}
+	}
+	return c.Feed.Await(ctx, last)
+}
+
+func (d *deployment) defineInstance(ctx context.Context, log control.Appender, secrets control.Secrets, author control.Author, i int) (uint64, error) {
+	id := instanceID(i)
+	inst := events.Instance{
+		ID: id, TenantID: tenant, Name: id, DisplayName: id, Number: fmt.Sprintf("551190000%04d", i), GatewayURL: d.sim, Concurrency: 1, MaxConcurrency: 1,
+	}
+	var err error
+	if inst.GatewayKey, err = secrets.Seal(ctx, id, []byte(simKey)); err != nil {
+		return 0, err
+	}
+	ingress := control.Ingress{IngressSecret: events.IngressSecret{Token: "token-" + id + rand.Text(), Secret: rand.Text()}}
+	if inst, err = secrets.SealIngress(ctx, inst, ingress); err != nil {
+		return 0, err
+	}
+	if _, err := control.Define(ctx, log, events.KindInstance, id, inst, author, 0); err != nil {
+		return 0, err
+	}
+	k, err := apikey.Generate(events.Live, rand.Reader)
+	if err != nil {
+		return 0, err
+	}
+	sum := k.SHA256()
+	d.keys = append(d.keys, k.Reveal())
+	return control.Define(ctx, log, events.KindKey, "key-"+id, events.Key{
+		ID: "key-" + id, TenantID: tenant, ProjectID: project, Environment: events.Live, Name: id, PublicID: k.PublicID(),
+		SHA256: hex.EncodeToString(sum[:]), InstanceID: id, CreatedAt: time.Now().UTC(),
+	}, author, 0)
+}

@@ -1,0 +1,143 @@
+package crash
+
+import (
+	"fmt"
+
+	"pilotstatus.dev/events"
+)
+
+// attempt is where one attempt stands, by the rules of the dispatch protocol alone (docs/events.md). It is written apart from
+// the folds that the product decides with, so that a fault of theirs shows.
+type attempt uint8
+
+const (
+	open attempt = iota + 1
+	accepted
+	refused
+	deferred
+	unknown
+	disproved
+)
+
+// story is what the fenced group has said of one message.
+type story struct {
+	attempts []attempt
+	until    events.Recorded // its acceptance
+	proved   bool
+	ended    bool
+}
+
+func (s *story) last() attempt {
+	if len(s.attempts) == 0 {
+		return 0
+	}
+	return s.attempts[len(s.attempts)-1]
+}
+
+// court judges the fenced groups of one partition in the order of the log.
+type court struct {
+	stories map[string]*story
+	group   map[string]uint64 // instance → last fenced sequence
+	calling map[string]string // instance → message with an open start
+	faults  []string
+}
+
+// illegal lists what the order of a partition's log breaks: the chain of each group, one open start an instance (P5), a start only
+// where the attempts before had no effect (R8), no end while a start is open, one end.
+func illegal(log []events.Recorded) []string {
+	c := court{stories: map[string]*story{}, group: map[string]uint64{}, calling: map[string]string{}}
+	for _, rec := range log {
+		addr, err := events.ParseEventSubject(rec.Address)
+		if err != nil {
+			c.fault(rec, "its subject is not one of ours")
+			continue
+		}
+		switch {
+		case rec.Type == events.TypeMessageQueued:
+			c.stories[rec.Subject] = &story{until: rec}
+		case addr.Group == events.GroupDispatch:
+			if rec.Prev != c.group[addr.Instance] {
+				c.fault(rec, fmt.Sprintf("it names %d as the fenced event before it, which is %d", rec.Prev, c.group[addr.Instance]))
+			}
+			c.group[addr.Instance] = rec.Position.Sequence
+			c.take(rec, addr.Instance)
+		}
+	}
+	return c.faults
+}
+
+func (c *court) fault(rec events.Recorded, text string) {
+	c.faults = append(c.faults, fmt.Sprintf("%s %s of %s: %s", rec.Position, rec.Type, rec.Subject, text))
+}
+
+func (c *court) take(rec events.Recorded, instance string) {
+	for _, id := range concerned(rec) {
+		s := c.stories[id]
+		if s == nil {
+			c.fault(rec, "nothing of this message was accepted before")
+			continue
+		}
+		switch rec.Type {
+		case events.TypeDispatchStarted:
+			c.started(rec, instance, s)
+		case events.TypeDispatchClosed:
+			c.closed(rec, s)
+		case events.TypeDispatchProved:
+			s.proved = true
+		case events.TypeDispatchDisproved:
+			c.outcome(rec, instance, s, unknown, disproved)
+		case events.TypeDispatchAccepted:
+			c.outcome(rec, instance, s, open, accepted)
+		case events.TypeDispatchRefused:
+			c.outcome(rec, instance, s, open, refused)
+		case events.TypeDispatchDeferred:
+			c.outcome(rec, instance, s, open, deferred)
+		case events.TypeDispatchUnknown:
+			c.outcome(rec, instance, s, open, unknown)
+		default:
+			c.fault(rec, "a type that does not belong here")
+		}
+	}
+}
+
+func (c *court) started(rec events.Recorded, instance string, s *story) {
+	if other := c.calling[instance]; other != "" {
+		c.fault(rec, "a start of "+other+" is open")
+	}
+	if s.ended || s.proved {
+		c.fault(rec, "the message has ended or left")
+	}
+	if n := len(s.attempts); rec.Attempt != n+1 || (n > 0 && s.last() != deferred && s.last() != disproved) {
+		c.fault(rec, fmt.Sprintf("attempt %d after %v", rec.Attempt, s.attempts))
+	}
+	if !rec.Stored.Before(s.until.DeliverUntil) {
+		c.fault(rec, "deliverUntil has passed")
+	}
+	s.attempts = append(s.attempts, open)
+	c.calling[instance] = rec.Subject
+}
+
+func (c *court) outcome(rec events.Recorded, instance string, s *story, from, to attempt) {
+	if rec.Attempt < 1 || rec.Attempt > len(s.attempts) || s.attempts[rec.Attempt-1] != from {
+		c.fault(rec, fmt.Sprintf("attempt %d of %v", rec.Attempt, s.attempts))
+		return
+	}
+	s.attempts[rec.Attempt-1] = to
+	switch to {
+	case accepted:
+		s.proved = true
+	case refused:
+		s.ended = !s.proved
+	default:
+	}
+	if from == open {
+		delete(c.calling, instance)
+	}
+}
+
+func (c *court) closed(rec events.Recorded, s *story) {
+	if s.ended || s.proved || s.last() == open {
+		c.fault(rec, fmt.Sprintf("an end after %v, ended %v, left %v", s.attempts, s.ended, s.proved))
+	}
+	s.ended = true
+}

@@ -1,0 +1,95 @@
+package crash
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+// script writes a log of one instance: the fenced chain is whole unless a step breaks it.
+type script struct {
+	log   []events.Recorded
+	group uint64
+}
+
+func (s *script) add(kind, id string, attempt int, change func(*events.Recorded)) *script {
+	at := time.Date(2026, 11, 29, 12, 0, len(s.log), 0, time.UTC)
+	rec := events.Recorded{Known: true, Stored: at, Position: events.Position{Sequence: uint64(len(s.log) + 1)}}
+	rec.Type, rec.Subject, rec.Attempt, rec.Time, rec.QueuedSeq = kind, id, attempt, at, 1
+	if kind == events.TypeMessageQueued {
+		rec.Address = events.QueuedSubject(0, events.Lane{Instance: "i1", Class: events.ClassOf(events.Utility, false), Tenant: "t1"})
+		rec.DeliverUntil = at.Add(time.Minute)
+	} else {
+		rec.Address = events.EventSubject(0, "i1", events.GroupDispatch, strings.Split(kind, ".")[1])
+		rec.Prev, s.group = s.group, rec.Position.Sequence
+	}
+	if change != nil {
+		change(&rec)
+	}
+	s.log = append(s.log, rec)
+	return s
+}
+
+func (s *script) queued(ids ...string) *script {
+	for _, id := range ids {
+		s.add(events.TypeMessageQueued, id, 0, nil)
+	}
+	return s
+}
+
+func (s *script) step(kind, id string, attempt int) *script { return s.add(kind, id, attempt, nil) }
+
+func TestLegalOrder(t *testing.T) {
+	t.Parallel()
+	const (
+		started   = events.TypeDispatchStarted
+		accepted  = events.TypeDispatchAccepted
+		deferred  = events.TypeDispatchDeferred
+		unknown   = events.TypeDispatchUnknown
+		proved    = events.TypeDispatchProved
+		disproved = events.TypeDispatchDisproved
+		closed    = events.TypeDispatchClosed
+	)
+	for name, c := range map[string]struct {
+		log  *script
+		want string // part of the one fault; empty for none
+	}{
+		"accepted":               {new(script).queued("a").step(started, "a", 1).step(accepted, "a", 1), ""},
+		"deferred, then again":   {new(script).queued("a").step(started, "a", 1).step(deferred, "a", 1).step(started, "a", 2).step(accepted, "a", 2), ""},
+		"unknown, proved":        {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(proved, "a", 1), ""},
+		"disproved, again":       {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(disproved, "a", 1).step(started, "a", 2), ""},
+		"proved before outcome":  {new(script).queued("a").step(started, "a", 1).step(proved, "a", 1).step(accepted, "a", 1), ""},
+		"unknown, closed":        {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(closed, "a", 0), ""},
+		"sent again blindly":     {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(started, "a", 2), "attempt 2 after"},
+		"two at once":            {new(script).queued("a", "b").step(started, "a", 1).step(started, "b", 1), "a start of a is open"},
+		"after it left":          {new(script).queued("a").step(started, "a", 1).step(deferred, "a", 1).step(proved, "a", 1).step(started, "a", 2), "ended or left"},
+		"outcome twice":          {new(script).queued("a").step(started, "a", 1).step(accepted, "a", 1).step(accepted, "a", 1), "attempt 1 of"},
+		"closed while open":      {new(script).queued("a").step(started, "a", 1).step(closed, "a", 0), "an end after"},
+		"closed twice":           {new(script).queued("a").step(closed, "a", 0).step(closed, "a", 0), "an end after"},
+		"intent without message": {new(script).step(started, "a", 1), "nothing of this message"},
+		"broken chain":           {new(script).queued("a").add(started, "a", 1, func(r *events.Recorded) { r.Prev = 9 }), "fenced event before it"},
+		"too late":               {new(script).queued("a").add(started, "a", 1, func(r *events.Recorded) { r.Stored = r.Stored.Add(time.Hour) }), "deliverUntil"},
+	} {
+		got := illegal(c.log.log)
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestSeedsDraw(t *testing.T) {
+	t.Parallel()
+	seen := map[int]bool{}
+	for seed := range uint64(50) {
+		a, b := newTrial(nil, seed, "api.before_answer", "kill", 1), newTrial(nil, seed, "api.before_answer", "kill", 1)
+		if a.pass != b.pass || a.pass < 1 || a.pass > mostDefault {
+			t.Errorf("seed %d draws %d and %d", seed, a.pass, b.pass)
+		}
+		seen[a.pass] = true
+	}
+	if len(seen) < mostDefault/2 {
+		t.Errorf("50 seeds draw %d passes only", len(seen))
+	}
+}

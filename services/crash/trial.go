@@ -1,0 +1,186 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// most is how late a pass is drawn for, by point, where it is not the default: the passes that the load is sure to bring.
+var most = map[string]int{"projector.mid_batch": 5, "correlator.before_ack": 20, "ingest.before_answer": 20, "notifier.before_ack": 20, "notifier.after_post": 20}
+
+const mostDefault = 10
+
+// trial is one fault among messages: a point, an action, a seed.
+type trial struct {
+	d      *deployment
+	seed   uint64
+	point  string
+	action string
+	role   string
+	target int
+	pass   int
+	draw   *rand.Rand
+
+	hit        chan struct{} // closed when the fault has happened
+	mu         sync.Mutex
+	ids        []string // of 202s
+	unanswered int
+	down       time.Duration
+}
+
+func newTrial(d *deployment, seed uint64, point, action string, messages int) *trial {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(point + action)) // never fails
+	t := &trial{
+		d: d, seed: seed, point: point, action: action, target: messages, hit: make(chan struct{}),
+		draw: rand.New(rand.NewPCG(seed, h.Sum64())), //nolint:gosec // a seeded draw is wanted
+	}
+	t.role, _, _ = strings.Cut(point, ".")
+	n := most[point]
+	if n == 0 {
+		n = mostDefault
+	}
+	t.pass = 1 + t.draw.IntN(n)
+	return t
+}
+
+// run starts the role armed, sends, lets the fault happen, repairs it, and waits until the messages are at rest.
+func (t *trial) run(ctx context.Context) error {
+	armed, err := t.arm(ctx)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	var given atomic.Int64
+	for i := range instances {
+		g.Go(func() error { return t.send(gctx, i, &given) })
+	}
+	g.Go(func() error { return t.fault(gctx, armed) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := t.d.chain.wait(ctx, window+10*time.Second, func() bool { return t.d.chain.at(t.ids, atRest) }); err != nil {
+		return fmt.Errorf("messages did not come to rest: %w", err)
+	}
+	return nil
+}
+
+// arm starts the role of the point again, armed. A dispatcher that is armed leads, and another stands by.
+func (t *trial) arm(ctx context.Context) (*process, error) {
+	names := of(t.role)
+	for _, name := range names {
+		if err := t.d.procs[name].stop(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.d.start(ctx, names[0], fmt.Sprintf("%s:%s:%d", t.point, t.action, t.pass)); err != nil {
+		return nil, err
+	}
+	armed := t.d.procs[names[0]]
+	if t.role == "dispatcher" {
+		if _, err := armed.await(ctx, `"message":"leading"`, 30*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names[1:] {
+		if err := t.d.start(ctx, name, ""); err != nil {
+			return nil, err
+		}
+	}
+	return armed, nil
+}
+
+// most messages of one trial, where the point is not reached.
+const limit = 400
+
+// send sends from one instance until enough were given and the fault is over. A request without an answer is not made again.
+func (t *trial) send(ctx context.Context, instance int, given *atomic.Int64) error {
+	for ctx.Err() == nil {
+		n := given.Add(1)
+		select {
+		case <-t.hit:
+			if int(n) > t.target {
+				return nil
+			}
+		default:
+		}
+		if n > limit {
+			return fmt.Errorf("%s was not reached by %d messages", t.point, limit)
+		}
+		id, err := t.d.load.post(ctx, instance, fmt.Sprintf("%d %s %s %d", t.seed, t.point, t.action, n))
+		t.mu.Lock()
+		if err == nil {
+			t.ids = append(t.ids, id)
+		} else {
+			t.unanswered++
+		}
+		t.mu.Unlock()
+		pause := 30 * time.Millisecond
+		if err != nil {
+			pause = 200 * time.Millisecond
+		}
+		if !t.idle(ctx, pause) {
+			break
+		}
+		if int(n) >= t.target { // enough: what follows only serves to reach the point
+			t.idle(ctx, 200*time.Millisecond)
+		}
+	}
+	return ctx.Err()
+}
+
+func (t *trial) idle(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// fault waits for the pass, and puts right what it did: a killed process is started again, a stopped one goes on.
+func (t *trial) fault(ctx context.Context, armed *process) error {
+	if _, err := armed.await(ctx, fmt.Sprintf("failpoint %s: %s at pass %d", t.point, t.action, t.pass), 40*time.Second); err != nil {
+		return err
+	}
+	began := time.Now()
+	close(t.hit)
+	defer func() { t.down = time.Since(began) }()
+	if t.action == "kill" {
+		if err := armed.ended(ctx, 10*time.Second); err != nil {
+			return err
+		}
+		if !armed.killed() {
+			return fmt.Errorf("%s ended by itself: %s", armed.name, armed.cmd.ProcessState)
+		}
+		t.idle(ctx, time.Duration(t.draw.Int64N(int64(time.Second)))) // seeded: when it comes back
+		return t.d.start(ctx, of(t.role)[0], "")
+	}
+	pause := successorWait + time.Second
+	if t.role == "dispatcher" { // the lease goes, the successor takes over and calls the open starts unknown
+		pause += leaseTTL
+	}
+	t.idle(ctx, pause+time.Duration(t.draw.Int64N(int64(time.Second))))
+	select {
+	case <-armed.done:
+		return errors.New("the stopped process ended")
+	default:
+		return armed.signal(syscall.SIGCONT)
+	}
+}
+
+func (t *trial) summary() string {
+	return fmt.Sprintf("%d accepted, %d without an answer, down for %s", len(t.ids), t.unanswered, t.down.Round(100*time.Millisecond))
+}
