@@ -92,7 +92,7 @@ func (d *disk) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 // serve shows a medium as files in dir until the server is unmounted.
 func serve(dir string, m *Medium) (*fuse.Server, error) {
 	s, err := fs.Mount(dir, &root{medium: m}, &fs.Options{MountOptions: fuse.MountOptions{
-		FsName: "pilot-powercut", Name: "powercut", MaxWrite: 1 << 20, DisableXAttrs: true, DirectMountStrict: true,
+		FsName: "pilot-powercut", Name: "powercut", MaxWrite: 512 << 10, DisableXAttrs: true, DirectMountStrict: true,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("mount the medium: %w", err)

@@ -36,6 +36,7 @@ type Medium struct {
 	durable []byte
 	cached  map[int64]*[pageSize]byte // written since the last flush, by page
 	life    int                       // number of cuts survived
+	stalled bool                      // flushes are no longer answered
 	held    bool                      // the power fails: nobody is answered any more
 }
 
@@ -115,6 +116,9 @@ func (m *Medium) Write(life int, p []byte, off int64) error {
 func (m *Medium) Flush(life int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for m.stalled && m.life == life {
+		m.moved.Wait()
+	}
 	if err := m.alive(life); err != nil {
 		return err
 	}
@@ -123,6 +127,13 @@ func (m *Medium) Flush(life int) error {
 	}
 	clear(m.cached)
 	return nil
+}
+
+// Stall begins a cut that comes while the disk is busy: writes still reach its cache, and no flush ends any more.
+func (m *Medium) Stall() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stalled = true
 }
 
 // Fail lets the power fail: from now on nothing is written, flushed, read or answered, until Cut.
@@ -161,7 +172,7 @@ func (m *Medium) Cut(keep Keep, draw *rand.Rand) Loss {
 		}
 	}
 	clear(m.cached)
-	m.held = false
+	m.stalled, m.held = false, false
 	m.life++
 	m.moved.Broadcast()
 	return loss

@@ -122,6 +122,30 @@ func TestNobodyIsAnsweredWhileThePowerFails(t *testing.T) {
 	}
 }
 
+func TestAStalledMediumWritesAndDoesNotFlush(t *testing.T) {
+	t.Parallel()
+	m, err := NewMedium(pageSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Stall()
+	flushed := make(chan error, 1)
+	go func() { flushed <- m.Flush(0) }()
+	if err := m.Write(0, []byte("unflushed"), 0); err != nil {
+		t.Fatal(err)
+	}
+	m.Fail()
+	if loss := m.Cut(KeepNone, rand.New(rand.NewPCG(1, 1))); loss.Unflushed != 1 {
+		t.Errorf("%+v: the write is not in the cache any more", loss)
+	}
+	if err := <-flushed; !errors.Is(err, ErrCut) {
+		t.Errorf("flush = %v, want ErrCut", err)
+	}
+	if err := m.Flush(1); err != nil {
+		t.Errorf("flush in the next life = %v", err)
+	}
+}
+
 func TestMediumEdges(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{0, -pageSize, 100} {

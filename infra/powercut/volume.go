@@ -22,6 +22,7 @@ const (
 	toolLimit   = 60 * time.Second // of one mkfs, fsck, mount
 	detachLimit = 30 * time.Second // until the system let go of a disk whose power was cut
 	pollEvery   = 20 * time.Millisecond
+	stallFor    = 50 * time.Millisecond // between the last flush that a cut lets end and the cut, so that there is something to keep or tear
 )
 
 // FileSystem is a kind of file system to cut.
@@ -104,6 +105,15 @@ func (v *Volume) mount(ctx context.Context) error {
 // Cut takes the power away from the disk and from whoever runs on it: kill must end them at once. When it returns the
 // volume is mounted again, repaired, with what the cut left.
 func (v *Volume) Cut(ctx context.Context, keep Keep, draw *rand.Rand, kill func()) (Loss, error) {
+	if keep != KeepNone {
+		v.medium.Stall()
+		busy := time.NewTimer(stallFor)
+		defer busy.Stop()
+		select {
+		case <-busy.C:
+		case <-ctx.Done():
+		}
+	}
 	v.medium.Fail()
 	kill()
 	loss := v.medium.Cut(keep, draw)

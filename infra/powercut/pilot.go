@@ -1,0 +1,177 @@
+//go:build linux
+
+package powercut
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	startLimit = 90 * time.Second
+	ready      = "Send a message" // what `pilot up --demo` prints when it takes messages
+)
+
+// pilot is a real `pilot up --demo` with everything it keeps on the volume, its managed Postgres too.
+type pilot struct {
+	bin, data, mount string
+	log              string // file for what it logs, not on the volume
+	sync             string
+	gateway, key     string
+	api, ingest      string
+	hooks            string
+	nats             int
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+	end  error         // how; set before
+}
+
+// newPilot chooses free addresses, the same for each life of the process.
+func newPilot(ctx context.Context, bin, mount, log, sync, gateway, key string) (*pilot, error) {
+	p := &pilot{bin: bin, data: filepath.Join(mount, "pilot"), mount: mount, log: log, sync: sync, gateway: gateway, key: key}
+	var ports [4]int
+	for i := range ports {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("take a port: %w", err)
+		}
+		defer func() { _ = l.Close() }() // it was only to find a free one
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
+	p.api, p.ingest, p.hooks, p.nats = at(0), at(1), at(2), ports[3]
+	return p, nil
+}
+
+func (p *pilot) natsURL() string { return "nats://127.0.0.1:" + strconv.Itoa(p.nats) }
+
+// start runs the process and returns when it takes messages. Limits are short, so that a message whose call was cut ends
+// in seconds.
+func (p *pilot) start(ctx context.Context) error {
+	logs, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log of pilot: %w", err)
+	}
+	defer func() { _ = logs.Close() }() // the process has its own
+	//nolint:gosec // the binary under test
+	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.bin, "up", "--demo", "--data-dir", p.data, "--nats-sync", p.sync,
+		"--nats-port", strconv.Itoa(p.nats), "--http-addr", p.api, "--ingest-addr", p.ingest, "--hook-addr", p.hooks,
+		"--gateway-url", p.gateway, "--gateway-key", p.key, "--log-level", "warn",
+		"--successor-wait", "2s", "--send-limit", "1500ms", "--intent-budget", "1s", "--look-ups", "200ms,500ms", "--quiet", "100ms", "--presumed-after", "1s")
+	p.cmd.Stderr, p.cmd.WaitDelay = logs, 5*time.Second
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("start pilot: %w", err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start pilot: %w", err)
+	}
+	cmd, up := p.cmd, make(chan struct{})
+	p.done = make(chan struct{})
+	go func() {
+		scan := bufio.NewScanner(out)
+		for said := false; scan.Scan(); {
+			if !said && strings.Contains(scan.Text(), ready) {
+				said = true
+				close(up)
+			}
+		}
+		p.end = cmd.Wait()
+		close(p.done)
+	}()
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	select {
+	case <-up:
+		return nil
+	case <-p.done:
+		p.cmd = nil
+		return fmt.Errorf("start pilot: it ended: %w (see %s)", errors.Join(p.end, errors.New("not ready")), p.log)
+	case <-limit.C:
+		return fmt.Errorf("start pilot: not ready after %s (see %s)", startLimit, p.log)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// kill ends the process and everything that runs on the volume at once, without waiting: under a failing disk nobody can end.
+func (p *pilot) kill() {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Kill() // it may have ended
+	}
+	for _, pid := range usersOf(p.mount) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// gone waits until all that kill ended is gone; it may have to kill again what was just being born.
+func (p *pilot) gone(ctx context.Context) error {
+	if p.cmd != nil {
+		select {
+		case <-p.done:
+			p.cmd = nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if !poll(ctx, detachLimit, func() bool {
+		pids := usersOf(p.mount)
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(pids) == 0
+	}) {
+		return errors.New("end pilot: something still runs on the volume")
+	}
+	return nil
+}
+
+// stop ends the process in order.
+func (p *pilot) stop(ctx context.Context) error {
+	if p.cmd == nil {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop pilot: %w", err)
+	}
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	select {
+	case <-p.done:
+		p.cmd = nil
+		return p.end
+	case <-limit.C:
+		p.kill()
+		return errors.Join(fmt.Errorf("stop pilot: still there after %s", startLimit), p.gone(ctx))
+	}
+}
+
+// usersOf lists the processes whose directory lies on a mount, as that of every process of Postgres does.
+func usersOf(mount string) []int {
+	dirs, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, d := range dirs {
+		at, err := os.Readlink(d)
+		if err != nil || (at != mount && !strings.HasPrefix(at, mount+"/")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(d))); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
