@@ -147,7 +147,7 @@ func (wr *Writer) Append(t testing.TB, e events.Event) {
 	e.Time = logtest.Start.Add(time.Duration(wr.seq) * 10 * time.Millisecond)
 	e.Source = "pilot/test"
 	if e.ID == "" {
-		e.ID = uuid.NewString()
+		e.ID = uuid.NewSHA1(uuid.Nil, binary.BigEndian.AppendUint64([]byte{byte(wr.part)}, wr.seq)).String()
 	}
 	spec, _, _ := events.Standard.Lookup(e.Type)
 	if e.Address == "" {
@@ -162,7 +162,7 @@ func (wr *Writer) Append(t testing.TB, e events.Event) {
 		t.Fatal(err)
 	}
 	delete(wire.Header, events.HeaderMsgID) // the server would keep a million of them
-	if _, err := wr.w.JS.PublishMsgAsync(&nats.Msg{Subject: wire.Subject, Header: wire.Header, Data: wire.Data}); err != nil {
+	if _, err := wr.w.JS.PublishMsgAsync(&nats.Msg{Subject: wire.Subject, Header: wire.Header, Data: wire.Data}, jetstream.WithStallWait(limit)); err != nil {
 		t.Fatal(err)
 	}
 }
