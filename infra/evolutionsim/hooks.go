@@ -69,8 +69,10 @@ type hooks struct {
 func newHooks(ctx context.Context, options Webhooks, limit int) *hooks {
 	h := &hooks{ctx: ctx, options: options, limit: limit, wake: make(chan struct{}, 1), work: make(chan *task)}
 	h.client = &http.Client{
-		Transport: &http.Transport{MaxIdleConns: options.Workers, MaxIdleConnsPerHost: options.Workers, DisableCompression: true},
-		Timeout:   options.Timeout,
+		Transport: &http.Transport{
+			DialContext: options.Dial, MaxIdleConns: options.Workers, MaxIdleConnsPerHost: options.Workers, DisableCompression: true,
+		},
+		Timeout: options.Timeout,
 		// A redirect without a target counts as a failure at the gateway, too.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

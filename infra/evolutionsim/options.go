@@ -1,6 +1,10 @@
 package evolutionsim
 
-import "time"
+import (
+	"context"
+	"net"
+	"time"
+)
 
 // Never as a receipt's delay keeps that receipt from being sent.
 const Never time.Duration = -1
@@ -8,8 +12,11 @@ const Never time.Duration = -1
 // Options shape a simulator. The zero value is usable.
 type Options struct {
 	Address string // to listen on; 127.0.0.1:0
-	APIKey  string // the global key; "sim-key"
-	Version string // 2.3.6
+	// DontListen opens no socket: requests come through ServeHTTP, and Address is the host that URL names. For simulations in
+	// virtual time, where sockets do not work.
+	DontListen bool
+	APIKey     string // the global key; "sim-key"
+	Version    string // 2.3.6
 
 	Receipts  Receipts
 	Webhooks  Webhooks
@@ -37,6 +44,8 @@ type Webhooks struct {
 	InitialDelay time.Duration // before the second try, doubled for each further one; 5 s
 	MaxDelay     time.Duration // 5 min
 	Jitter       float64       // share by which a wait is drawn around its value, never below InitialDelay; 0.2, negative for none
+	// Dial replaces the dialer of posts; nil means net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (o *Options) setDefaults() {

@@ -33,16 +33,16 @@ type Server struct {
 	requests atomic.Int64
 }
 
-// Start listens and serves until Close, or until ctx ends; Close must be called in either case.
+// Start listens, unless DontListen is set, and serves until Close, or until ctx ends; Close must be called in either case.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	options.setDefaults()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.Address)
+	listener, err := options.listen(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the simulated gateway: %w", err)
 	}
 	s := &Server{
 		options:   options,
-		url:       "http://" + listener.Addr().String(),
+		url:       "http://" + options.Address,
 		instances: map[string]*instance{},
 		numbers:   newNumbers(options.NumberCap),
 		faults:    newFaults(options.FaultsLimit),
@@ -54,13 +54,27 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		if err := s.AddInstance(i); err != nil {
 			s.cancel()
 			s.hooks.close()
-			return nil, errors.Join(err, listener.Close())
+			if listener != nil {
+				err = errors.Join(err, listener.Close())
+			}
+			return nil, err
 		}
 	}
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Second}
-	s.handlers.Go(func() { _ = s.http.Serve(listener) }) // it ends with ErrServerClosed by Close
+	if listener != nil {
+		s.url = "http://" + listener.Addr().String()
+		s.handlers.Go(func() { _ = s.http.Serve(listener) }) // it ends with ErrServerClosed by Close
+	}
 	s.stop = context.AfterFunc(ctx, s.close)
 	return s, nil
+}
+
+// listen gives nil when nothing is to be listened on.
+func (o Options) listen(ctx context.Context) (net.Listener, error) {
+	if o.DontListen {
+		return nil, nil
+	}
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
 }
 
 // URL is the base URL of the gateway, without a slash at its end.

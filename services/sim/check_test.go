@@ -1,0 +1,266 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/message"
+	"pilotstatus.dev/infra/evolutionsim"
+)
+
+// check holds a run to every invariant of docs/simulation.md.
+func check(h *history) []violation {
+	for _, e := range h.rec.Errors {
+		h.broke("run", "", "%s", e)
+	}
+	h.checkCalls()
+	h.checkLedger()
+	for _, m := range h.order {
+		h.checkEnd(m)
+		h.checkAttempts(m)
+		h.checkDeadline(m)
+		h.checkStatus(m)
+		h.checkTruth(m)
+	}
+	h.checkFence()
+	h.checkReceipts()
+	h.checkHooks()
+	return h.found
+}
+
+// checkCalls: each call is that of the one start open at that moment (I3), comes before the deadline (I5), and is the only one of its
+// attempt (I2).
+func (h *history) checkCalls() {
+	seen := map[attemptKey]int{}
+	for i, c := range h.rec.Calls {
+		k, ok := openAt(h.fenced[c.Instance], c.Group)
+		m := h.messages[k.message]
+		switch {
+		case !ok:
+			h.broke("I3", "", "a call of %q reached %s at %s while no start was open (group at %d)", c.Text, c.Instance, clock(c.At), c.Group)
+			continue
+		case m == nil || m.Text != c.Text:
+			h.broke("I3", k.message, "a call of %q reached %s at %s while the open start was another message's", c.Text, c.Instance, clock(c.At))
+			continue
+		}
+		h.byCall[i] = k
+		if seen[k]++; seen[k] > 1 {
+			h.broke("I2", k.message, "attempt %d called the gateway %d times", k.attempt, seen[k])
+		}
+		if !c.At.Before(m.DeliverUntil) {
+			h.broke("I5", k.message, "attempt %d called at %s, after its deadline", k.attempt, clock(c.At))
+		}
+	}
+}
+
+// openAt gives the attempt that is open in a fenced group up to a sequence. A proof says nothing about whether its call has returned.
+func openAt(group []events.Recorded, upTo uint64) (k attemptKey, ok bool) {
+	for _, r := range group {
+		if r.Position.Sequence > upTo {
+			break
+		}
+		switch r.Type {
+		case events.TypeDispatchStarted:
+			k, ok = attemptKey{r.Subject, r.Attempt}, true
+		case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
+			if k == (attemptKey{r.Subject, r.Attempt}) {
+				ok = false
+			}
+		}
+	}
+	return k, ok
+}
+
+// checkLedger: what left, left by a call, once a message and once an attempt (I2), and one at a time (I4).
+func (h *history) checkLedger() {
+	used := map[int]bool{}
+	for _, l := range h.rec.Ledgers {
+		if l.Dropped > 0 {
+			h.broke("run", "", "the ledger lost %d entries", l.Dropped)
+		}
+		for name, n := range l.MaxInFlight {
+			if n > 1 {
+				h.broke("I4", "", "%d sends of %s at once", n, name)
+			}
+		}
+		for _, e := range l.Entries {
+			h.book(e, used)
+		}
+	}
+	for id, entries := range h.ledger {
+		per := map[int]int{}
+		for _, e := range entries {
+			if per[e.attempt]++; per[e.attempt] > 1 {
+				h.broke("I2", id, "attempt %d left %d times", e.attempt, per[e.attempt])
+			}
+		}
+		if len(entries) > 1 {
+			h.broke("I2", id, "it left %d times", len(entries))
+		}
+	}
+}
+
+// book finds the call that an entry came from.
+func (h *history) book(e evolutionsim.Entry, used map[int]bool) {
+	text := marked.FindString(e.Text)
+	for i, c := range h.rec.Calls {
+		if !used[i] && c.Instance == e.Instance && c.Text == text && !c.At.After(e.StartedAt) && e.StartedAt.Sub(c.At) < time.Second {
+			used[i] = true
+			k := h.byCall[i]
+			h.ledger[k.message] = append(h.ledger[k.message], ledgerEntry{e, k.attempt})
+			return
+		}
+	}
+	h.broke("I3", "", "%q left %s at %s without a call", text, e.Instance, clock(e.AcceptedAt))
+}
+
+// checkEnd: each accepted message is over (I1): it ended, or it left.
+func (h *history) checkEnd(m *told) {
+	if m.state.Queued == nil {
+		h.broke("I1", m.ID, "it was accepted, and the log does not have it")
+		return
+	}
+	if !m.sum.Settled() {
+		h.broke("I1", m.ID, "it is still %s", m.view.Stage)
+	}
+	ends := 0
+	for _, f := range m.state.Record {
+		if f.Kind == message.KindClosed {
+			ends++
+		}
+	}
+	if ends > 1 {
+		h.broke("I1", m.ID, "it was closed %d times", ends)
+	}
+}
+
+// checkAttempts: a start follows only what had no effect, and nothing that is over (I2).
+func (h *history) checkAttempts(m *told) {
+	var before message.Summary
+	for i, f := range m.state.Record {
+		if f.Kind == message.KindStarted {
+			switch last := before.Last(); {
+			case f.Attempt != len(before.Attempts)+1:
+				h.broke("I2", m.ID, "attempt %d starts after %d attempts", f.Attempt, len(before.Attempts))
+			case before.Settled():
+				h.broke("I2", m.ID, "attempt %d starts after the message was over", f.Attempt)
+			case f.Attempt > 1 && last.State != message.AttemptDeferred && last.State != message.AttemptDisproved:
+				h.broke("I2", m.ID, "attempt %d starts while attempt %d may have had an effect", f.Attempt, f.Attempt-1)
+			}
+		}
+		before = m.state.Record[:i+1].Summarize()
+	}
+}
+
+// checkFence: at most one start of an instance is open (I4), and each fenced event names the one before it.
+func (h *history) checkFence() {
+	for instance, group := range h.fenced {
+		open, prev := map[attemptKey]bool{}, uint64(0)
+		for _, r := range group {
+			k := attemptKey{r.Subject, r.Attempt}
+			switch r.Type {
+			case events.TypeDispatchStarted:
+				if open[k] = true; len(open) > 1 {
+					h.broke("I4", r.Subject, "%d starts of %s are open at %s", len(open), instance, r.Position)
+				}
+			case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
+				delete(open, k)
+			}
+			if r.Prev != prev {
+				h.broke("log", r.Subject, "%s follows %d and names %d", r.Position, prev, r.Prev)
+			}
+			prev = r.Position.Sequence
+		}
+	}
+}
+
+// An expiry is in the log this long after deliverUntil at the latest.
+const expiredWithin = 5 * time.Second
+
+// checkDeadline: a message none of whose attempts can have had effect is over 5 s after its deadline, or after the call or the
+// absence of dispatchers that lay over it (I5).
+func (h *history) checkDeadline(m *told) {
+	for _, r := range m.recs {
+		b, ok := r.Body.(*events.DispatchClosed)
+		if !ok || b.Reason != events.ClosedExpired {
+			continue
+		}
+		if r.Stored.Before(m.DeliverUntil) {
+			h.broke("I5", m.ID, "it expired %s before its deadline", m.DeliverUntil.Sub(r.Stored))
+		}
+		if due := h.freeAt(m.Instance, m.DeliverUntil).Add(expiredWithin); r.Stored.After(due) {
+			h.broke("I5", m.ID, "it expired %s after its deadline, %s too late", r.Stored.Sub(m.DeliverUntil), r.Stored.Sub(due))
+		}
+	}
+}
+
+// freeAt gives the first moment from at on when no call of the instance is under way and a dispatcher can work.
+func (h *history) freeAt(instance string, at time.Time) time.Time {
+	spans := slices.Clone(h.rec.Away)
+	begun := map[attemptKey]time.Time{}
+	for _, r := range h.fenced[instance] {
+		k := attemptKey{r.Subject, r.Attempt}
+		switch r.Type {
+		case events.TypeDispatchStarted:
+			begun[k] = r.Stored
+		case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
+			spans = append(spans, span{begun[k], r.Stored})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From.UnixNano(), b.From.UnixNano()) })
+	for _, s := range spans {
+		if !s.From.After(at) && s.To.After(at) {
+			at = s.To
+		}
+	}
+	return at
+}
+
+// checkStatus: the public status never goes back; an end is corrected once at most (I6).
+func (h *history) checkStatus(m *told) {
+	rank := map[events.Status]int{events.StatusQueued: 0, events.StatusSent: 1, events.StatusDelivered: 2, events.StatusRead: 3}
+	status, corrected := events.StatusQueued, 0
+	state := message.State{ID: m.ID}
+	for _, r := range m.recs {
+		state = state.Apply(r)
+		next := state.View().Status()
+		if next == status {
+			continue
+		}
+		from, open := rank[status]
+		to, up := rank[next]
+		switch {
+		case open && up && to < from:
+			h.broke("I6", m.ID, "%s became %s at %s", status, next, r.Position)
+		case !open && up:
+			if corrected++; corrected > 1 || next == events.StatusQueued {
+				h.broke("I6", m.ID, "%s became %s at %s", status, next, r.Position)
+			}
+		case !open && !up:
+			h.broke("I6", m.ID, "%s became %s at %s", status, next, r.Position)
+		}
+		status = next
+	}
+}
+
+// checkTruth: what is said of a message and what left agree. Only an unknown outcome may end as a guess, and it says so.
+func (h *history) checkTruth(m *told) {
+	left := h.ledger[m.ID]
+	switch {
+	case m.sum.End != nil && !m.sum.End.Presumed && m.view.Status() == events.StatusFailed && m.sum.End.Reason != "" && len(left) > 0:
+		if !m.sum.Settled() || m.view.Stage == events.StageFailed && m.view.ErrorCode != events.FailGatewayRejected {
+			h.broke("truth", m.ID, "it is FAILED for certain, and it left")
+		}
+	case !m.view.SentAt.IsZero() && len(left) == 0 && !strings.HasPrefix(m.Text, "same"):
+		h.broke("truth", m.ID, "it was reported SENT, and nothing left")
+	}
+	if m.view.GatewayID == "" || strings.HasPrefix(m.Text, "same") || len(left) == 0 {
+		return
+	}
+	if left[0].KeyID != m.view.GatewayID {
+		h.broke("truth", m.ID, "it is bound to %s, and left as %s", m.view.GatewayID, left[0].KeyID)
+	}
+}

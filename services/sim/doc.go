@@ -1,0 +1,13 @@
+// Package sim lets days of Pilot pass in virtual time: the real log, dispatchers, correlators, ingest and fan-out in one testing/synctest
+// bubble, over the simulated gateway, while a seeded plan breaks whatever can break.
+//
+// It promises that a run ends with every invariant of docs/simulation.md checked, or with the story of what broke one. It has tests only.
+//
+//   - plan_test.go, faults_test.go: what a seed means: load and faults
+//   - pipe_test.go, gateway_test.go: the network and the gateways, without sockets
+//   - world_test.go, fleet_test.go, chaos_test.go: the parts, and who starts, stops and breaks them
+//   - recording_test.go: what is kept of a run
+//   - check*_test.go: the invariants, on a recording
+//   - project_test.go: the log into Postgres, compared with the fold
+//   - day_test.go, seeds_test.go: one seed in its bubble, and many seeds
+package sim

@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/keyring"
+	"pilotstatus.dev/services/dispatcher"
+	"pilotstatus.dev/services/receipts"
+)
+
+const (
+	leaseTTL = 12 * time.Second
+	// takeover is how long it may last until a dispatcher works after another one stopped or it was started.
+	takeover = 2*leaseTTL + 2*time.Second
+)
+
+// keys unseals for dispatchers.
+type keys struct{ w *world }
+
+func (k keys) OpenPayload(ctx context.Context, tenant, messageID string, s events.Sealed) ([]byte, error) {
+	return k.w.keys.Open(ctx, tenant, s, keyring.AAD(tenant, messageID, events.FieldPayload))
+}
+
+func (k keys) OpenSecret(ctx context.Context, entity string, s events.Sealed) ([]byte, error) {
+	return k.w.secrets.Open(ctx, entity, s)
+}
+
+func (k keys) HashJID(ctx context.Context, tenant, jid string) (string, error) {
+	return k.w.keys.Hash(ctx, tenant, receipts.PurposeJID, []byte(jid))
+}
+
+// life is one dispatcher from its start to its end.
+type life struct {
+	nc     *nats.Conn
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// fleet is the dispatchers, each in a seat. Only one goroutine uses it.
+type fleet struct {
+	w     *world
+	seats map[string]*life
+	alone time.Time // since when nobody sits; zero while somebody does
+}
+
+func newFleet(w *world) *fleet { return &fleet{w: w, seats: map[string]*life{}, alone: time.Now()} }
+
+// start puts a new dispatcher into an empty seat. One that goes astray asks another server for the lease, gets it, and leads
+// beside the one that holds the true lease.
+func (f *fleet) start(seat string, astray bool) {
+	if f.seats[seat] != nil {
+		return
+	}
+	w := f.w
+	js, err := w.connect(w.server, seat)
+	if err != nil {
+		w.rec.fail("connect dispatcher", err)
+		return
+	}
+	log := w.logOver(js)
+	leases := eventlog.NewLeases(log, deployment)
+	if astray {
+		other, err := w.connect(w.astray, seat)
+		if err != nil {
+			w.rec.fail("connect dispatcher", err)
+			return
+		}
+		leases = eventlog.NewLeases(w.logOver(other), deployment)
+	}
+	var id string
+	w.rec.note(func(r *recording) {
+		r.Lives++
+		id = fmt.Sprintf("%s-%d", seat, r.Lives)
+	})
+	d := dispatcher.New(dispatcher.Config{
+		Settings: dispatcher.Settings{ID: id, LeaseTTL: leaseTTL},
+		Logs:     []*eventlog.Log{log, log}, Leases: leases, Catalog: w.feed, Keys: keys{w},
+		Gateway: func(url, key string) (*evolution.Client, error) {
+			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: w.net.dial})
+		},
+		Logger: w.logger.With().Str("dispatcher", id).Logger(),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &life{nc: js.Conn(), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		if err := d.Run(ctx); err != nil {
+			w.rec.fail("dispatcher", err)
+		}
+	}()
+	if len(f.seats) == 0 {
+		f.away(f.alone, time.Now().Add(takeover))
+	}
+	f.seats[seat] = l
+}
+
+// stop lets a dispatcher end its turns.
+func (f *fleet) stop(seat string) { f.end(seat, false) }
+
+// crash takes a dispatcher's log away first: whatever it was doing stays open, and no outcome of it is recorded.
+func (f *fleet) crash(seat string) { f.end(seat, true) }
+
+func (f *fleet) end(seat string, crash bool) {
+	l := f.seats[seat]
+	if l == nil {
+		return
+	}
+	delete(f.seats, seat)
+	if crash {
+		l.nc.Close()
+	}
+	began := time.Now()
+	l.cancel()
+	<-l.done
+	if len(f.seats) == 0 {
+		f.alone = began
+		return
+	}
+	f.away(began, time.Now().Add(takeover))
+}
+
+func (f *fleet) away(from, to time.Time) {
+	f.w.rec.note(func(r *recording) { r.Away = append(r.Away, span{from, to}) })
+}
+
+func (f *fleet) close() {
+	for seat := range f.seats {
+		f.stop(seat)
+	}
+}

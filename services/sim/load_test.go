@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/template"
+	"pilotstatus.dev/infra/keyring"
+)
+
+// load accepts the planned messages, each at its time, as the API does. It gives the latest deadline.
+func (w *world) load() (latest time.Time) {
+	for _, m := range w.plan.Messages {
+		w.sleepUntil(m.At)
+		a, err := w.accept(m)
+		if err != nil {
+			w.rec.fail("accept message", err)
+			continue
+		}
+		w.rec.note(func(r *recording) { r.Accepted = append(r.Accepted, a) })
+		if a.DeliverUntil.After(latest) {
+			latest = a.DeliverUntil
+		}
+	}
+	return latest
+}
+
+// act does the planned actions, each at its time or as soon as the one before is done.
+func (w *world) act() {
+	for _, a := range w.plan.Actions {
+		w.sleepUntil(a.At)
+		a.Do(w)
+	}
+}
+
+func (w *world) sleepUntil(at time.Duration) {
+	w.rec.mu.Lock()
+	began := w.rec.rec.Began
+	w.rec.mu.Unlock()
+	time.Sleep(time.Until(began.Add(at)))
+}
+
+func (w *world) accept(m planned) (acceptedMessage, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	content := template.Content{Body: m.Text}
+	if m.Buttons {
+		content = template.Content{Header: m.Text, Body: "choose", Buttons: []template.RenderedButton{{Type: template.QuickReply, Text: "yes"}}}
+	}
+	raw, err := json.Marshal(events.Payload{Destination: "+" + m.Number, Digits: m.Number, Content: content})
+	if err != nil {
+		return acceptedMessage{}, err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	p := events.PartitionOf(instanceID(m.Instance), partitions)
+	id, cor := events.MessageID(uuid.Must(uuid.NewV7()), p), events.CorrelationID(uuid.Must(uuid.NewV7()))
+	sealed, err := w.keys.Seal(ctx, m.Tenant, "day", keyring.AAD(m.Tenant, id, events.FieldPayload), raw)
+	if err != nil {
+		return acceptedMessage{}, fmt.Errorf("seal: %w", err)
+	}
+	ev := events.Event{
+		Address: events.QueuedSubject(p, events.Lane{Instance: instanceID(m.Instance), Class: m.Class, Tenant: m.Tenant}),
+		Envelope: events.Envelope{
+			ID: id, Type: events.TypeMessageQueued, Source: "pilot/sim", Time: now, Subject: id, TenantID: m.Tenant,
+			DeliverUntil: now.Add(m.DeliverAt + m.Window).Truncate(time.Millisecond),
+		},
+		Body: &events.MessageQueued{
+			Project: "project-" + m.Tenant, Environment: events.Live, KeyID: "key-" + m.Tenant, Category: m.Class.Category(),
+			Origin: "Sim", CorrelationID: cor, RecipientHash: "h", RetentionDays: 7, Sealed: sealed,
+		},
+	}
+	if m.DeliverAt > 0 {
+		ev.DeliverAt = now.Add(m.DeliverAt).Truncate(time.Millisecond)
+	}
+	if _, err := w.log.Append(ctx, ev); err != nil {
+		return acceptedMessage{}, err
+	}
+	return acceptedMessage{ID: id, Instance: instanceID(m.Instance), Tenant: m.Tenant, Text: m.Text, DeliverUntil: ev.DeliverUntil}, nil
+}

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+const (
+	partitions = 2
+	instances  = 6
+	gateways   = 2
+)
+
+// plan is all that a seed decides. Times count from the begin of the run.
+type plan struct {
+	Seed     uint64
+	Length   time.Duration // of load and faults; the run goes on until the last message is over
+	Messages []planned     // in order of At
+	Actions  []action      // in order of At
+	NoSaving bool          // the second gateway keeps no messages
+}
+
+// planned is a message to accept.
+type planned struct {
+	At        time.Duration
+	Instance  int
+	Tenant    string
+	Class     events.Class
+	Number    string
+	Text      string
+	Buttons   bool
+	DeliverAt time.Duration // after At; 0 is at once
+	Window    time.Duration
+}
+
+// action is something that happens to the parts.
+type action struct {
+	At time.Duration
+	Do func(*world)
+}
+
+// newPlan draws a plan: the same for the same numbers.
+func newPlan(seed uint64, length time.Duration, messages int) plan {
+	r := rand.New(rand.NewPCG(seed, 0x5eed))
+	p := plan{Seed: seed, Length: length, NoSaving: r.IntN(3) == 0}
+	p.drawLoad(r, messages)
+	p.drawFaults(r)
+	p.drawChaos(r)
+	slices.SortStableFunc(p.Messages, func(a, b planned) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(p.Actions, func(a, b action) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+func (p *plan) do(at time.Duration, do func(*world)) {
+	p.Actions = append(p.Actions, action{At: at, Do: do})
+}
+
+// within draws a duration in [low, high).
+func within(r *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(r.Int64N(int64(high-low)))
+}
+
+func instanceID(n int) string { return fmt.Sprintf("inst-%d", n) }
+
+// tenantOf is the owner of an instance; the last one is the shared number of the platform.
+func tenantOf(n int) string {
+	if n == instances-1 {
+		return events.PlatformTenant
+	}
+	return tenants[n%len(tenants)]
+}
+
+var tenants = []string{"acme", "globex", "initech"}
+
+// numberPool are recipients: mobile numbers of two areas, one where the gateway drops the ninth digit, and some that nobody has.
+const (
+	numberPool    = 60
+	missingEvery  = 15
+	sameTextEvery = 25 // one message in so many repeats a text to its recipient
+	buttonsEvery  = 12
+)
+
+func numberOf(n int) string {
+	if n%2 == 0 {
+		return fmt.Sprintf("55119%08d", 80000000+n)
+	}
+	return fmt.Sprintf("55319%08d", 80000000+n)
+}
+
+func missingNumbers() (all []string) {
+	for n := missingEvery - 1; n < numberPool; n += missingEvery {
+		d := numberOf(n)
+		all = append(all, d, d[:4]+d[5:])
+	}
+	return all
+}
+
+// drawLoad spreads messages over the day, in bursts and alone.
+func (p *plan) drawLoad(r *rand.Rand, count int) {
+	classes := []events.Class{
+		events.ClassOTPUrgent, events.ClassOTP, events.ClassOTP, events.ClassUtilityUrgent, events.ClassUtility, events.ClassUtility,
+		events.ClassUtility, events.ClassMarketingUrgent, events.ClassMarketing, events.ClassMarketing, events.ClassMarketing,
+	}
+	for len(p.Messages) < count {
+		at, burst := within(r, 10*time.Second, p.Length), 1
+		if r.IntN(20) == 0 {
+			burst = 5 + r.IntN(30)
+		}
+		instance := r.IntN(instances)
+		together := r.IntN(3) == 0 // one deadline for the whole burst
+		first := p.draw(r, at, instance, classes[r.IntN(len(classes))])
+		for range burst {
+			m := first
+			if !together {
+				m = p.draw(r, at, instance, classes[r.IntN(len(classes))])
+			}
+			m.Text = fmt.Sprintf("sim-%05d", len(p.Messages))
+			if m.Buttons = r.IntN(buttonsEvery) == 0; !m.Buttons && r.IntN(sameTextEvery) == 0 {
+				m.Text, m.Number = fmt.Sprintf("same-%d", r.IntN(4)), numberOf(r.IntN(2))
+			}
+			p.Messages = append(p.Messages, m)
+		}
+	}
+}
+
+func (p *plan) draw(r *rand.Rand, at time.Duration, instance int, class events.Class) planned {
+	m := planned{At: at, Instance: instance, Tenant: tenantOf(instance), Class: class, Number: numberOf(r.IntN(numberPool))}
+	if m.Tenant == events.PlatformTenant {
+		m.Tenant = tenants[r.IntN(len(tenants))]
+	}
+	switch class.Category() {
+	case events.OTP:
+		m.Window = within(r, 30*time.Second, 10*time.Minute)
+	case events.Utility:
+		m.Window = within(r, 2*time.Minute, 3*time.Hour)
+	default:
+		m.Window = within(r, 10*time.Minute, 8*time.Hour)
+	}
+	if r.IntN(4) == 0 {
+		m.DeliverAt = within(r, time.Second, p.Length/2)
+	}
+	return m
+}

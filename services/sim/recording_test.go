@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolutionsim"
+)
+
+// recording is all that a run leaves behind: what was asked, what the outside saw, and the log.
+type recording struct {
+	Seed     uint64
+	Began    time.Time
+	Ended    time.Time
+	Accepted []acceptedMessage
+	Calls    []call
+	Ledgers  []evolutionsim.Report // of each gateway
+	Heard    []heard
+	Away     []span // no dispatcher could work
+	Log      [][]events.Stored
+	Hooks    []events.Stored
+	Lives    int      // of dispatchers
+	Errors   []string // what the run itself could not do
+}
+
+// acceptedMessage is a message as its sender knows it.
+type acceptedMessage struct {
+	ID           string
+	Instance     string
+	Tenant       string
+	Text         string
+	DeliverUntil time.Time
+}
+
+// call is a send that reached a gateway, before it had any effect.
+type call struct {
+	Instance string
+	Text     string
+	At       time.Time
+	Group    uint64 // last sequence of the instance's fenced group at that moment
+}
+
+// heard is a receipt that the gateway posted and that was answered.
+type heard struct {
+	Instance string
+	KeyID    string
+	Status   string
+	FromMe   bool
+	At       time.Time
+	Answer   int
+}
+
+// span is a time from and to.
+type span struct{ From, To time.Time }
+
+// recorder gathers a recording while the run goes on.
+type recorder struct {
+	mu  sync.Mutex
+	rec recording
+}
+
+func (r *recorder) note(f func(*recording)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.rec)
+}
+
+// fail notes what the run itself could not do.
+func (r *recorder) fail(what string, err error) {
+	r.note(func(rec *recording) { rec.Errors = append(rec.Errors, fmt.Sprintf("%s: %v", what, err)) })
+}
+
+func (r *recorder) write(path string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	raw, err := json.Marshal(r.rec)
+	if err != nil {
+		return fmt.Errorf("encode recording: %w", err)
+	}
+	return os.WriteFile(path, raw, 0o600)
+}
+
+func readRecording(path string) (recording, error) {
+	var rec recording
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return rec, err
+	}
+	if err := json.Unmarshal(raw, &rec); err != nil {
+		return rec, fmt.Errorf("decode recording: %w", err)
+	}
+	return rec, nil
+}
+
+// decoded gives the log of each partition.
+func (r recording) decoded() ([][]events.Recorded, error) {
+	out := make([][]events.Recorded, len(r.Log))
+	for p, stored := range r.Log {
+		for _, s := range stored {
+			rec, err := events.Standard.Decode(s)
+			if err != nil {
+				return nil, fmt.Errorf("decode %s: %w", s.Position, err)
+			}
+			rec.Digest = s.Digest()
+			out[p] = append(out[p], rec)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"pilotstatus.dev/infra/postgres/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// What `make sim` sets. Without it the tests run one short seed.
+var (
+	seedCount   = flag.Int("sim.seeds", 0, "how many seeds to run; 0 runs one short one")
+	firstSeed   = flag.Uint64("sim.seed", 1, "the first seed")
+	simHours    = flag.Int("sim.hours", 24, "virtual hours of load and faults")
+	simMessages = flag.Int("sim.messages", 3000, "messages in that time")
+	simParallel = flag.Int("sim.parallel", 2, "seeds at one time")
+	simSummary  = flag.String("sim.summary", "", "file for the last line")
+	simKeep     = flag.String("sim.keep", "", "folder in which recordings and logs of failing seeds stay")
+)
+
+// The short seed of `make test`.
+const (
+	shortHours    = 1
+	shortMessages = 150
+)
+
+// TestSeeds runs seeds, each in a process of its own, and holds what they recorded to the invariants.
+func TestSeeds(t *testing.T) {
+	n, hours, messages := *seedCount, *simHours, *simMessages
+	if n == 0 {
+		t.Parallel()
+		n, hours, messages = 1, shortHours, shortMessages
+	}
+	var mu sync.Mutex
+	violations := 0
+	slots := make(chan struct{}, max(1, *simParallel))
+	var running sync.WaitGroup
+	for i := range n {
+		seed := *firstSeed + uint64(i)
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			line, bad := runSeed(t, seed, hours, messages)
+			mu.Lock()
+			defer mu.Unlock()
+			violations += bad
+			fmt.Println(line)
+		})
+	}
+	running.Wait()
+	if violations > 0 {
+		t.Errorf("%d violations", violations)
+	}
+	if *simSummary == "" {
+		return
+	}
+	raw, err := json.Marshal(struct {
+		Seeds      int `json:"seeds"`
+		Violations int `json:"violations"`
+	}{n, violations})
+	if err == nil {
+		err = os.WriteFile(*simSummary, append(raw, '\n'), 0o600)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// runSeed runs one seed and gives the line to print of it and the number of violations.
+func runSeed(t *testing.T, seed uint64, hours, messages int) (string, int) {
+	began := time.Now()
+	replay := fmt.Sprintf("make sim SEEDS=1 SEED=%d HOURS=%d MESSAGES=%d", seed, hours, messages)
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	out, err := bubble(t, dir, log, seed, hours, messages)
+	if err != nil {
+		keep(t, seed, dir)
+		return fmt.Sprintf("seed %d did not run to its end: %v; replay: %s\n%s", seed, err, replay, tail(out)), 1
+	}
+	rec, err := readRecording(filepath.Join(dir, "recording.json"))
+	if err != nil {
+		return fmt.Sprintf("seed %d: %v", seed, err), 1
+	}
+	h, err := readHistory(rec)
+	if err != nil {
+		return fmt.Sprintf("seed %d: %v", seed, err), 1
+	}
+	found := check(h)
+	lived := time.Since(began)
+	found = append(found, project(t, h)...)
+	line := fmt.Sprintf("seed %d: %s", seed, h.summary(lived, time.Since(began)-lived))
+	if len(found) == 0 {
+		return line, 0
+	}
+	keep(t, seed, dir)
+	for _, v := range found[:min(len(found), 5)] {
+		line += "\n  " + v.String() + "\n" + h.story(v.MessageID)
+	}
+	return line + fmt.Sprintf("\n  %d violations; replay: %s", len(found), replay), len(found)
+}
+
+// bubble runs TestDay of a seed in a process of its own, on one processor: so scheduling varies little between runs of a seed.
+func bubble(t *testing.T, dir, log string, seed uint64, hours, messages int) ([]byte, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestDay$", "-test.timeout=30m")
+	cmd.Env = append(os.Environ(), envSeed+"="+strconv.FormatUint(seed, 10), envHours+"="+strconv.Itoa(hours),
+		envMessages+"="+strconv.Itoa(messages), envDir+"="+dir, "GOMAXPROCS=1")
+	if *simKeep != "" {
+		cmd.Env = append(cmd.Env, envLog+"="+log)
+	}
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() { // the log's files need not outlive the run
+		cmd.Env = append(cmd.Env, "TMPDIR=/dev/shm")
+	}
+	return cmd.CombinedOutput()
+}
+
+// tail gives the end of an output that may hold thousands of goroutines.
+func tail(out []byte) []byte {
+	if i := bytes.Index(out, []byte("\n\ngoroutine ")); i > 0 {
+		out = out[:i]
+	}
+	return out[max(0, len(out)-4000):]
+}
+
+// keep copies what a failing seed left to where it stays.
+func keep(t *testing.T, seed uint64, dir string) {
+	if *simKeep == "" {
+		return
+	}
+	to := filepath.Join(*simKeep, "seed-"+strconv.FormatUint(seed, 10))
+	if err := os.RemoveAll(to); err != nil {
+		t.Error(err)
+		return
+	}
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Error(err)
+	}
+}
+
+// summary is what happened, in one line.
+func (h *history) summary(lived, projected time.Duration) string {
+	stages, recorded, left := map[string]int{}, 0, 0
+	for _, m := range h.order {
+		stage := string(m.view.Stage)
+		if m.view.Presumed {
+			stage += "(presumed)"
+		}
+		stages[stage]++
+	}
+	for _, l := range h.logs {
+		recorded += len(l)
+	}
+	for _, l := range h.rec.Ledgers {
+		left += int(l.Total)
+	}
+	return fmt.Sprintf("%d messages, %d events, %d calls, %d left, %d dispatchers, %.1f virtual hours in %.1f s, projected in %.1f s, %v",
+		len(h.order), recorded, len(h.rec.Calls), left, h.rec.Lives, h.rec.Ended.Sub(h.rec.Began).Hours(), lived.Seconds(),
+		projected.Seconds(), stages)
+}

@@ -1,0 +1,258 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/infra/keyring"
+	"pilotstatus.dev/infra/natsserver"
+	"pilotstatus.dev/infra/topology"
+	"pilotstatus.dev/services/control"
+	"pilotstatus.dev/services/notifier"
+	"pilotstatus.dev/services/receipts"
+)
+
+// world is everything of one run.
+type world struct {
+	t      *testing.T
+	plan   plan
+	rec    *recorder
+	logger zerolog.Logger
+	net    *network
+
+	server  *natsserver.Server
+	astray  *natsserver.Server // holds the leases of dispatchers that went astray
+	conns   []*nats.Conn
+	js      jetstream.JetStream
+	log     *eventlog.Log
+	keys    *keyring.Keyring
+	secrets control.Secrets
+	feed    *control.Feed
+
+	gateways []*gateway
+	ingest   *ingestTap
+	inHTTP   *http.Server
+	inServed chan struct{}
+	fleet    *fleet
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	timers  sync.WaitGroup
+}
+
+// limit bounds everything that sets a run up or takes it down, in virtual time.
+const limit = time.Minute
+
+var deployment = topology.Deployment{Partitions: partitions, Replicas: 1}
+
+// newWorld starts the parts that live for the whole run.
+func newWorld(t *testing.T, p plan, dir string, logger zerolog.Logger) (*world, error) {
+	w := &world{t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork()}
+	w.rec.rec = recording{Seed: p.Seed, Began: time.Now()}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(w.ctx, limit)
+	defer cancel()
+	for name, server := range map[string]**natsserver.Server{"main": &w.server, "astray": &w.astray} {
+		s, err := natsserver.Start(ctx, natsserver.Config{StoreDir: filepath.Join(dir, name), DontListen: true, Sync: natsserver.SyncDefault})
+		if err != nil {
+			return nil, err
+		}
+		*server = s
+	}
+	js, err := w.connect(w.server, "main")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := topology.Ensure(ctx, js, deployment); err != nil {
+		return nil, err
+	}
+	w.js, w.log = js, w.logOver(js)
+	if _, err := topology.EnsureDeployment(ctx, w.log, partitions, time.Now()); err != nil {
+		return nil, err
+	}
+	kv, err := js.KeyValue(ctx, topology.BucketKeys)
+	if err != nil {
+		return nil, err
+	}
+	master, err := keyring.CreateMaster(filepath.Join(dir, "master.json"))
+	if err != nil {
+		return nil, err
+	}
+	w.keys = keyring.New(kv, master, keyring.Options{CacheTTL: 10 * time.Minute})
+	w.secrets = control.NewSecrets(w.keys)
+	// Waits are longer than by default where they only poll: each costs wall time for every virtual day.
+	w.feed = control.NewFeed(w.log, control.Settings{MaxAge: 2 * time.Minute, Probe: 20 * time.Second, Logger: logger})
+	w.run("feed", w.feed.Run)
+	if err := w.define(ctx); err != nil {
+		return nil, err
+	}
+	w.serveIngest()
+	return w, w.startReaders()
+}
+
+func (w *world) connect(s *natsserver.Server, name string) (jetstream.JetStream, error) {
+	nc, err := s.Connect(natsserver.Client{Name: name, Options: []nats.Option{nats.PingInterval(10 * time.Minute)}})
+	if err != nil {
+		return nil, err
+	}
+	w.conns = append(w.conns, nc)
+	return jetstream.New(nc)
+}
+
+func (w *world) logOver(js jetstream.JetStream) *eventlog.Log {
+	return eventlog.New(js, eventlog.Options{Logger: w.logger, Heartbeat: 30 * time.Second, Inactive: 5 * time.Minute})
+}
+
+// run owns a goroutine that ends with the world.
+func (w *world) run(name string, f func(context.Context) error) {
+	w.running.Go(func() {
+		if err := f(w.ctx); err != nil && !errors.Is(err, context.Canceled) {
+			w.rec.fail(name, err)
+		}
+	})
+}
+
+// later does something after a while, if the run lasts so long.
+func (w *world) later(d time.Duration, do func()) {
+	w.timers.Go(func() {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			do()
+		case <-w.ctx.Done():
+		}
+	})
+}
+
+// define fills gateways and control plane.
+func (w *world) define(ctx context.Context) error {
+	for g := range gateways {
+		gw, err := w.openGateway(w.ctx, fmt.Sprintf("gw-%d", g), evolutionsim.Options{
+			SendTime: 700 * time.Millisecond, NoSaving: w.plan.NoSaving && g == gateways-1,
+			Receipts: evolutionsim.Receipts{ServerAck: time.Second, DeliveryAck: 5 * time.Second, Read: 90 * time.Second},
+		})
+		if err != nil {
+			return err
+		}
+		w.gateways = append(w.gateways, gw)
+	}
+	author := control.Author{By: "sim"}
+	for _, id := range append([]string{events.PlatformTenant}, tenants...) {
+		if _, err := control.Define(ctx, w.log, events.KindTenant, id, events.Tenant{ID: id, Name: id}, author, 0); err != nil {
+			return err
+		}
+		if _, err := control.Define(ctx, w.log, events.KindEndpoint, "hook-"+id, events.Endpoint{
+			ID: "hook-" + id, TenantID: id, URL: "https://hooks.example/" + id, Environment: events.Live, Active: true, Events: []string{"*"},
+		}, author, 0); err != nil {
+			return err
+		}
+	}
+	for n := range instances {
+		in, err := w.instance(ctx, n)
+		if err != nil {
+			return err
+		}
+		if _, err := control.Define(ctx, w.log, events.KindInstance, in.ID, in, author, 0); err != nil {
+			return err
+		}
+	}
+	last, err := w.log.LastSequence(ctx, events.StreamControl)
+	if err != nil {
+		return err
+	}
+	return w.feed.Await(ctx, last)
+}
+
+// instance pairs an instance at its gateway and seals what CONTROL keeps of it.
+func (w *world) instance(ctx context.Context, n int) (events.Instance, error) {
+	id, gw := instanceID(n), w.gateways[n%gateways]
+	ingress := control.Ingress{IngressSecret: events.IngressSecret{Token: "token-" + id, Secret: "secret-" + id}}
+	err := gw.sim.AddInstance(evolutionsim.Instance{
+		Name: id, Number: fmt.Sprintf("551190000%04d", n), Missing: missingNumbers(),
+		Webhook: &evolutionsim.Webhook{
+			URL: "http://ingest" + receipts.Path + ingress.Token, Headers: map[string]string{receipts.SecretHeader: ingress.Secret},
+			Enabled: true, Events: receipts.Subscribed(),
+		},
+	})
+	if err != nil {
+		return events.Instance{}, err
+	}
+	in := events.Instance{ID: id, TenantID: tenantOf(n), Name: id, GatewayURL: gw.sim.URL(), Concurrency: 1, MaxConcurrency: 1}
+	in.Shared = in.TenantID == events.PlatformTenant
+	if n%3 == 0 {
+		in.Pace = events.Pace{RatePerMinute: 20}
+	}
+	if in.GatewayKey, err = w.secrets.Seal(ctx, id, []byte(gw.sim.APIKey())); err != nil {
+		return events.Instance{}, err
+	}
+	return w.secrets.SealIngress(ctx, in, ingress)
+}
+
+func (w *world) serveIngest() {
+	w.ingest = &ingestTap{w: w, mode: ingestUp, next: receipts.NewIngest(w.feed, w.secrets, w.keys, w.log, receipts.IngestSettings{Logger: w.logger})}
+	w.inHTTP, w.inServed = serve(w.net.listen("ingest"), w.ingest)
+}
+
+// startReaders starts correlators and fan-outs, and makes room for dispatchers.
+func (w *world) startReaders() error {
+	for p := range events.Partition(partitions) {
+		js, err := w.connect(w.server, "readers "+p.String())
+		if err != nil {
+			return err
+		}
+		log := w.logOver(js)
+		w.run("fan-out", notifier.NewFanout(log, w.feed, w.keys, p, notifier.FanoutSettings{Logger: w.logger}).Run)
+		w.running.Go(func() { w.correlate(log, p) })
+	}
+	w.fleet = newFleet(w)
+	return nil
+}
+
+// correlate runs one correlator of a partition after the other: each dies after a few hours, with all it remembers.
+func (w *world) correlate(log *eventlog.Log, p events.Partition) {
+	for life := 1; w.ctx.Err() == nil; life++ {
+		ctx, cancel := context.WithTimeout(w.ctx, time.Duration(life)*67*time.Minute)
+		err := receipts.NewCorrelator(log, p, receipts.Settings{Sweep: 2 * time.Second, Logger: w.logger}).Run(ctx)
+		cancel()
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+			w.rec.fail("correlator", err)
+			return
+		}
+	}
+}
+
+// close ends everything, in the order in which nothing misses what it needs.
+func (w *world) close() error {
+	w.fleet.close()
+	w.cancel()
+	w.timers.Wait()
+	w.running.Wait()
+	for _, g := range w.gateways {
+		g.close()
+	}
+	_ = w.inHTTP.Close() // repeats the listener's error
+	<-w.inServed
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for _, nc := range w.conns {
+		if err := natsserver.Drain(ctx, nc); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.server.Stop(ctx), w.astray.Stop(ctx))
+}
