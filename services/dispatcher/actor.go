@@ -32,10 +32,12 @@ type actor struct {
 	lookups  map[string]*lookup
 	results  chan lookupResult
 	pending  int // look-ups under way
+	lookFrom int // where the next look-up begins; of the one look-up under way
 	numbers  *numbers
 	probeAt  time.Time
 	paceNext time.Time
 	fault    queue.Hold // complained about
+	restored restored
 }
 
 func newActor(p *partition, id string) *actor {
@@ -43,7 +45,7 @@ func newActor(p *partition, id string) *actor {
 		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
 		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, kicks: make(chan struct{}, 1),
 		seen: map[string]time.Time{}, lanes: map[events.Lane]*lane{}, lookups: map[string]*lookup{},
-		results: make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),
+		results: make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL), restored: restored{held: map[string]struct{}{}},
 	}
 }
 
@@ -52,6 +54,13 @@ func (a *actor) fold(rec events.Recorded) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.q.Apply(rec)
+}
+
+// parked reports that the sender or its gateway is unusable.
+func (a *actor) parked() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.q.Parked()
 }
 
 // kick wakes the actor; it never blocks.
@@ -125,9 +134,13 @@ func (a *actor) work(ctx context.Context) time.Duration {
 			clear(a.seen) // waits begin anew with a new lease
 			return maxNap
 		}
+		if a.p.halted() {
+			return maxNap
+		}
 		a.resolveOpen(ctx)
 		a.close(ctx)
 		a.lookUp(ctx)
+		a.lookUpRestored(ctx)
 		a.probe(ctx)
 		a.dropIdleLanes()
 		if !a.next() {
@@ -161,6 +174,7 @@ func (a *actor) next() bool {
 		a.complain(held)
 		return false
 	}
+	a.complain(queue.HoldNone)
 	a.turn(a.p.hard, inst, j)
 	if r := inst.Pace.RatePerMinute; r > 0 {
 		a.paceNext = now.Add(time.Duration(float64(time.Minute) / r))
@@ -168,16 +182,20 @@ func (a *actor) next() bool {
 	return true
 }
 
-// complain tells a person, once, that an instance is stopped for a fault in its log.
+// complain tells a person, once, that an instance is held by more than an operator's word or a passing fault.
 func (a *actor) complain(held queue.Hold) {
-	if held != queue.HoldBroken && held != queue.HoldUnreadable {
-		a.fault = queue.HoldNone
+	if held == a.fault {
 		return
 	}
-	if a.fault != held {
-		a.fault = held
+	a.p.d.faulted(a.id, held)
+	a.fault = held
+	switch held {
+	case queue.HoldBroken, queue.HoldUnreadable:
 		a.p.d.metrics.held.WithLabelValues(string(held)).Inc()
 		a.log.Error().Str("fault", string(held)).Msg("instance stopped: its fenced events cannot be trusted")
+	case queue.HoldParked:
+		a.log.Warn().Msg("instance parked, or closed by the gateway: its messages wait for a probe, or for their deadline")
+	default:
 	}
 }
 
@@ -185,7 +203,7 @@ func (a *actor) nap() time.Duration {
 	now := time.Now()
 	a.mu.Lock()
 	wake := a.q.Wake(now)
-	parked := a.q.Parked()
+	shut := a.q.Parked() || a.q.Closed()
 	open := len(a.q.Open())
 	a.mu.Unlock()
 	nap := maxNap
@@ -198,7 +216,7 @@ func (a *actor) nap() time.Duration {
 	if a.paceNext.After(now) {
 		until(a.paceNext)
 	}
-	if parked {
+	if shut {
 		until(a.probeAt)
 	}
 	if open > 0 {
@@ -210,6 +228,9 @@ func (a *actor) nap() time.Duration {
 		for _, l := range a.lookups {
 			until(l.next)
 		}
+	}
+	if next, waits := a.restoredNext(); waits && a.pending == 0 {
+		until(next)
 	}
 	if a.p.lagging(now) {
 		nap = min(nap, a.p.d.set.MaxTailLag)
@@ -228,6 +249,9 @@ type decision struct {
 // the last append is not known: the fold will show it.
 func (a *actor) decide(ctx context.Context, choose func(q *queue.Queue, now time.Time) decision) error {
 	for ctx.Err() == nil {
+		if a.p.halted() {
+			return errHalted
+		}
 		a.mu.Lock()
 		d := choose(a.q, time.Now())
 		expected := a.q.GroupSequence()

@@ -3,7 +3,9 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 )
@@ -41,8 +44,15 @@ type Dispatcher struct {
 	gateways *gateways
 	log      zerolog.Logger
 	metrics  *Metrics
+	faultsMu sync.Mutex
+	faults   map[string]queue.Hold
 	parts    []*partition
 	leading  atomic.Bool
+	led      atomic.Bool // leading at some time
+
+	snapshots  Snapshots
+	witness    Witness
+	checkpoint func(context.Context, events.Partition) (uint64, error)
 }
 
 // Config is what a dispatcher is made of.
@@ -56,13 +66,21 @@ type Config struct {
 	Gateway func(url, apikey string) (*evolution.Client, error)
 	Logger  zerolog.Logger
 	Metrics *Metrics // may be nil
+	// Snapshots and Witness remember how far the log was folded; nil: each start reads it from the first event, and a log that
+	// lost events is not noticed.
+	Snapshots Snapshots
+	Witness   Witness
+	// Checkpoint gives the sequence up to which a view has read a partition: asked at the start, and passed over when it cannot
+	// answer. May be nil.
+	Checkpoint func(context.Context, events.Partition) (uint64, error)
 }
 
 // New makes a dispatcher; Run starts it.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		set: c.Settings.withDefaults(), leases: c.Leases, catalog: c.Catalog, keys: c.Keys,
-		log: c.Logger.With().Str("role", "dispatcher").Logger(),
+		faults: map[string]queue.Hold{},
+		log:    c.Logger.With().Str("role", "dispatcher").Logger(), snapshots: c.Snapshots, witness: c.Witness, checkpoint: c.Checkpoint,
 	}
 	if d.metrics = c.Metrics; d.metrics == nil {
 		d.metrics = NewMetrics(nil)
@@ -110,6 +128,27 @@ func (d *Dispatcher) Ready() error {
 	return errors.Join(errs...)
 }
 
+// faulted remembers which instances are stopped for a fault in their log.
+func (d *Dispatcher) faulted(instance string, held queue.Hold) {
+	d.faultsMu.Lock()
+	defer d.faultsMu.Unlock()
+	if held == queue.HoldBroken || held == queue.HoldUnreadable {
+		d.faults[instance] = held
+	} else {
+		delete(d.faults, instance)
+	}
+}
+
+// Faults gives an error while instances are stopped for a fault in their log; the others go on.
+func (d *Dispatcher) Faults() error {
+	d.faultsMu.Lock()
+	defer d.faultsMu.Unlock()
+	if n := len(d.faults); n > 0 {
+		return fmt.Errorf("%d instances are stopped: their fenced events cannot be trusted", n)
+	}
+	return nil
+}
+
 // Leading reports that this process holds the lease.
 func (d *Dispatcher) Leading() bool { return d.leads() }
 
@@ -138,7 +177,9 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 func (d *Dispatcher) hold(ctx context.Context, lease *eventlog.Lease, every time.Duration) {
 	d.log.Info().Msg("leading")
 	d.leading.Store(true)
+	d.led.Store(true)
 	defer d.leading.Store(false)
+	defer d.gateways.letGo() // whoever leads next parks by what it meets itself
 	d.wakeAll(ctx)
 	renewed := time.Now()
 	for {

@@ -99,6 +99,13 @@ func (g *gateways) resumeBy(instance string) {
 	}
 }
 
+// letGo forgets which gateways are unusable.
+func (g *gateways) letGo() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.held)
+}
+
 func (g *gateways) parked(url string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 type lane struct {
 	consumer *eventlog.Lane
 	ahead    *eventlog.Delivery // brought before its turn
+	past     uint64             // the lane does not bring what lies at or before it
 	used     time.Time
 }
 
@@ -29,7 +30,7 @@ func (a *actor) head(ctx context.Context, j job) (*events.Recorded, func()) {
 		return nil, noLane
 	}
 	l := a.lane(ctx, j)
-	if l == nil {
+	if l == nil || j.queuedSeq <= l.past { // it waited in the fold while the lane went on
 		return nil, noLane
 	}
 	l.used = time.Now()
@@ -49,11 +50,13 @@ func (a *actor) head(ctx context.Context, j job) (*events.Recorded, func()) {
 		}
 		switch seq := d.Position.Sequence; {
 		case seq < j.queuedSeq: // over, or waiting in the fold for its time
+			l.past = max(l.past, seq)
 			a.ack(d)
 		case seq > j.queuedSeq:
 			l.ahead = d
 			return nil, noLane
 		default:
+			l.past = seq
 			return &d.Recorded, func() { a.ack(d) }
 		}
 	}
@@ -83,7 +86,7 @@ func (a *actor) lane(ctx context.Context, j job) *lane {
 		a.log.Debug().Err(err).Msg("open lane")
 		return nil
 	}
-	l := &lane{consumer: c, used: time.Now()}
+	l := &lane{consumer: c, used: time.Now(), past: j.queuedSeq - 1}
 	a.lanes[j.lane] = l
 	return l
 }

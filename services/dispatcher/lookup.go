@@ -10,6 +10,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/events/recipient"
 	"pilotstatus.dev/infra/evolution"
 )
 
@@ -26,6 +27,7 @@ type suspect struct {
 	attempt int
 	since   time.Time // its intent
 	binding bool      // it was accepted; only its gateway id is missing
+	held    bool      // it may have left in a part of the log that was lost
 	ghost   bool      // its message has ended: a row may be its, but it is not proved any more
 }
 
@@ -34,11 +36,14 @@ type sameText struct {
 	number, text string
 	suspects     []suspect // oldest first
 	rows         []evolution.Record
+	complete     bool // the gateway resolved the number and every row was read
 }
 
 type lookupResult struct {
-	asked  []suspect
-	groups []*sameText
+	asked    []suspect
+	groups   []*sameText
+	restored bool // it is about what a restore has made doubtful
+	saves    bool // the gateway shows what is known to have left
 }
 
 // lookUp asks the gateway as soon as one look-up is due. It asks about every attempt that may have left, since a row can belong
@@ -81,19 +86,20 @@ func (a *actor) lookUp(ctx context.Context) {
 	}
 	a.pending++
 	a.p.wg.Go(func() {
-		bounded, cancel := context.WithTimeout(ctx, a.p.d.set.LookUpLimit)
+		bounded, cancel := context.WithTimeout(ctx, lookUpRounds*a.p.d.set.LookUpLimit)
 		defer cancel()
 		groups, err := a.ask(bounded, inst, all)
-		if err != nil {
-			a.log.Warn().Err(err).Int("attempts", len(all)).Msg("look-up")
-			groups = nil
+		if err != nil { // what was answered before counts
+			a.log.Warn().Err(err).Int("attempts", len(all)).Int("answered", len(groups)).Msg("look-up")
 		}
 		a.results <- lookupResult{asked: all, groups: groups} // room for it: one is under way at a time
 	})
 }
 
-// maxSuspects bounds one look-up.
-const maxSuspects = 1000
+const (
+	maxSuspects  = 1000 // of one look-up
+	lookUpRounds = 10   // limits of one answer that a whole look-up may take
+)
 
 // suspects lists the attempts of the instance that may have left without our knowing their gateway id, oldest first. The
 // caller holds a.mu.
@@ -117,7 +123,8 @@ func (a *actor) suspects() []suspect {
 // lookSlack is how far the gateway's clock, which gives whole seconds, may be off ours.
 const lookSlack = 5 * time.Second
 
-// ask groups the suspects by number and text, and finds the rows of each group at the gateway.
+// ask groups the suspects by number and text, and finds the rows of each group at the gateway, each within LookUpLimit. It ends
+// at the first that gets no answer, with those before it; the next look-up begins behind that one, so none waits for ever.
 func (a *actor) ask(ctx context.Context, inst events.Instance, all []suspect) ([]*sameText, error) {
 	client, err := a.p.d.gateways.client(ctx, inst)
 	if err != nil {
@@ -135,7 +142,7 @@ func (a *actor) ask(ctx context.Context, inst events.Instance, all []suspect) ([
 		if err != nil {
 			return nil, err
 		}
-		k := key{p.Digits, storedText(p.Content)}
+		k := key{recipient.Canonical(p.Digits), storedText(p.Content)} // both spellings of a number are one recipient
 		g := found[k]
 		if g == nil {
 			g = &sameText{number: k.number, text: k.text}
@@ -143,37 +150,50 @@ func (a *actor) ask(ctx context.Context, inst events.Instance, all []suspect) ([
 		}
 		g.suspects = append(g.suspects, s)
 	}
-	for _, g := range groups {
-		if g.rows, err = a.rows(ctx, client, inst, g); err != nil {
-			return nil, err
+	var answered []*sameText
+	from := a.lookFrom % max(1, len(groups))
+	for i := range groups {
+		g := groups[(from+i)%len(groups)]
+		limited, cancel := context.WithTimeout(ctx, a.p.d.set.LookUpLimit)
+		g.rows, g.complete, err = a.rows(limited, client, inst, g)
+		cancel()
+		if err != nil {
+			a.lookFrom = from + i + 1
+			return answered, err
 		}
+		answered = append(answered, g)
 	}
-	return groups, nil
+	return answered, nil
 }
 
 // rows gives what the gateway has stored for the number with exactly the text since the oldest suspect, oldest first.
-func (a *actor) rows(ctx context.Context, client *evolution.Client, inst events.Instance, g *sameText) ([]evolution.Record, error) {
-	var rows []evolution.Record
-	for _, jid := range a.jids(ctx, client, inst, g.number) {
+func (a *actor) rows(ctx context.Context, client *evolution.Client, inst events.Instance, g *sameText) (rows []evolution.Record, complete bool, err error) {
+	jids, complete := a.jids(ctx, client, inst, g.number)
+	for _, jid := range jids {
 		found, err := client.FindMessages(ctx, evolution.Query{
 			Instance: inst.Name, RemoteJID: jid, From: g.suspects[0].since.Add(-lookSlack), To: time.Now().Add(lookSlack),
 		})
 		if err != nil {
-			return nil, fmt.Errorf("find messages: %w", err)
+			return nil, false, fmt.Errorf("find messages: %w", err)
 		}
+		complete = complete && found.Complete
 		rows = append(rows, found.Records...)
 	}
 	rows = slices.DeleteFunc(rows, func(r evolution.Record) bool { return !r.FromMe || r.Text != g.text })
 	slices.SortFunc(rows, func(x, y evolution.Record) int {
 		return cmp.Or(x.Timestamp.Compare(y.Timestamp), cmp.Compare(x.KeyID, y.KeyID))
 	})
-	return rows, nil
+	return rows, complete, nil
 }
 
 // conclude appends the proofs of a look-up. Rows of other messages of ours do not count; with fewer rows than suspects of one
 // text none is proved, and neither when another attempt became unknown, or was left open, while the gateway was asked: a row
 // may be its. That no row is found proves nothing.
 func (a *actor) conclude(ctx context.Context, r lookupResult) {
+	if r.restored {
+		a.concludeRestored(ctx, r)
+		return
+	}
 	a.lookedUp(r.asked)
 	a.mu.Lock()
 	settled := len(a.q.Open()) == 0

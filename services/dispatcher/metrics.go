@@ -13,6 +13,9 @@ type Metrics struct {
 	waited   *prometheus.HistogramVec
 	calls    prometheus.Histogram
 	held     *prometheus.CounterVec
+
+	stopped   *prometheus.GaugeVec
+	snapshots *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics and registers them; reg may be nil.
@@ -38,9 +41,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pilot_dispatcher_faults_total",
 			Help: "Instances that were stopped for a fault in their log: broken_chain, unreadable_event.",
 		}, []string{"fault"}),
+		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pilot_dispatcher_partition_stopped", Help: "1 while nothing is sent because the log cannot be followed or trusted.",
+		}, []string{"partition"}),
+		snapshots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_snapshots_total", Help: "Snapshots of the fold by result: kept, failed.",
+		}, []string{"result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held)
+		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.stopped, m.snapshots)
 	}
 	return m
 }

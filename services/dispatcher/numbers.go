@@ -87,18 +87,17 @@ func (a *actor) number(ctx context.Context, client *evolution.Client, inst event
 }
 
 // jids gives the addresses a message to the digits may be stored under: the resolved one, else every form of the number.
-func (a *actor) jids(ctx context.Context, client *evolution.Client, inst events.Instance, digits string) []string {
+func (a *actor) jids(ctx context.Context, client *evolution.Client, inst events.Instance, digits string) (jids []string, resolved bool) {
 	answers, err := client.WhatsAppNumbers(ctx, inst.Name, recipient.Variants(digits))
 	if err == nil {
 		for _, n := range answers {
 			if n.Exists && recipient.JIDMatches(n.JID, digits) {
-				return []string{n.JID}
+				return []string{n.JID}, true
 			}
 		}
 	}
-	var out []string
 	for _, v := range recipient.Variants(digits) {
-		out = append(out, v+"@s.whatsapp.net")
+		jids = append(jids, v+"@s.whatsapp.net")
 	}
-	return out
+	return jids, false
 }

@@ -20,14 +20,17 @@ func (a *actor) park(ctx context.Context, v evolution.Verdict) {
 	a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
 }
 
-// probe asks a parked instance whether it is connected again, and resumes it when it is.
+// probe asks whether an instance that is parked, or that the gateway called closed, is connected again, and opens it when it is:
+// the word that it is may have been lost.
 func (a *actor) probe(ctx context.Context) {
 	now := time.Now()
 	a.mu.Lock()
-	parked := a.q.Parked()
+	parked, closed := a.q.Parked(), a.q.Closed()
 	a.mu.Unlock()
 	if !parked {
 		a.p.d.gateways.resumeBy(a.id)
+	}
+	if !parked && !closed {
 		return
 	}
 	if now.Before(a.probeAt) {
@@ -43,7 +46,8 @@ func (a *actor) probe(ctx context.Context) {
 		a.log.Warn().Err(err).Msg("open gateway")
 		return
 	}
-	state, err := client.ConnectionState(ctx, inst.Name)
+	var state evolution.State
+	a.meanwhile(ctx, func() { state, err = client.ConnectionState(ctx, inst.Name) })
 	if err != nil || state != evolution.StateOpen {
 		a.log.Debug().Err(err).Str("state", string(state)).Msg("probe")
 		return

@@ -32,6 +32,7 @@ type partition struct {
 	hard  context.Context // of turns: it outlives the end of Run by Drain, so that a call under way may end
 	own   sync.Map        // nonces of starts of this process, while their turn lasts
 	skew  atomic.Pointer[skew]
+	keep  keeping
 }
 
 // skew is how far this machine's clock was off the stream's, and when that was seen.
@@ -44,7 +45,9 @@ type skew struct {
 const skewValid = 10 * time.Second
 
 func newPartition(d *Dispatcher, n events.Partition, log *eventlog.Log) *partition {
-	return &partition{d: d, n: n, log: log, actors: map[string]*actor{}, running: map[string]bool{}, moved: make(chan struct{})}
+	p := &partition{d: d, n: n, log: log, actors: map[string]*actor{}, running: map[string]bool{}, moved: make(chan struct{})}
+	p.keep.out = make(chan snapshot, 1)
+	return p
 }
 
 // run folds until ctx ends. Turns that are under way then go on for Drain, and the tail with them.
@@ -52,6 +55,9 @@ func (p *partition) run(ctx context.Context) error {
 	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	p.hard = hard
+	p.mu.Lock()
+	p.stopped = false
+	p.mu.Unlock()
 	var ended sync.WaitGroup
 	defer ended.Wait()
 	ended.Go(func() {
@@ -69,7 +75,11 @@ func (p *partition) run(ctx context.Context) error {
 		}
 		cut()
 	})
+	var watching sync.WaitGroup
+	watching.Go(func() { p.watch(hard) })
 	p.follow(ctx, hard)
+	watching.Wait()
+	p.finish(ctx, p.d.led.Load())
 	return nil
 }
 
@@ -79,24 +89,19 @@ const followAgain = 5 * time.Second
 // follow tails until ctx ends. What ends the tail of one partition (a hole in its log) stops this one and no other.
 func (p *partition) follow(ctx, hard context.Context) {
 	for {
-		p.mu.Lock()
-		from := p.folded + 1
-		p.mu.Unlock()
-		err := p.log.Tail(hard, eventlog.TailConfig{
-			Stream: events.EventsStream(p.n), From: from, HeadersOnly: true, Gapless: true,
-			OnMalformed: func(at events.Position, subject string, err error) {
-				p.d.log.Error().Err(err).Str("position", at.String()).Str("subject", subject).Msg("event does not decode")
-			},
-		}, func(_ context.Context, b eventlog.Batch) error {
-			p.take(ctx, b)
-			return nil
-		})
+		err := p.tail(ctx, hard)
 		if hard.Err() != nil {
 			return
+		}
+		p.doubts(err)
+		if doubt := p.trust(hard); doubt != nil { // of what the tail met, this is the cause
+			p.doubts(doubt)
+			err = doubt
 		}
 		p.mu.Lock()
 		p.broken = err
 		p.mu.Unlock()
+		p.d.metrics.stopped.WithLabelValues(p.n.String()).Set(1)
 		p.d.log.Error().Err(err).Stringer("partition", p.n).Msg("partition stopped: its log cannot be followed")
 		sleep(hard, followAgain)
 		if hard.Err() != nil {
@@ -105,8 +110,32 @@ func (p *partition) follow(ctx, hard context.Context) {
 	}
 }
 
+// tail folds from where the fold is, once the log is known to be the one that was folded.
+func (p *partition) tail(ctx, hard context.Context) error {
+	if err := p.trust(hard); err != nil {
+		return err
+	}
+	own, cut := context.WithCancel(hard)
+	defer cut()
+	p.mu.Lock()
+	from := p.folded + 1
+	p.keep.cut, p.keep.doubt = cut, nil
+	p.mu.Unlock()
+	p.d.metrics.stopped.WithLabelValues(p.n.String()).Set(0)
+	return p.log.Tail(own, eventlog.TailConfig{
+		Stream: events.EventsStream(p.n), From: from, HeadersOnly: true, Gapless: true,
+		OnMalformed: func(at events.Position, subject string, err error) {
+			p.d.log.Error().Err(err).Str("position", at.String()).Str("subject", subject).Msg("event does not decode")
+		},
+	}, func(_ context.Context, b eventlog.Batch) error { return p.take(ctx, b) })
+}
+
 // take folds one batch and wakes whom it concerns.
-func (p *partition) take(ctx context.Context, b eventlog.Batch) {
+func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
+	at, err := p.walk(b.Events)
+	if err != nil {
+		return err
+	}
 	touched := map[*actor]struct{}{}
 	for _, rec := range b.Events {
 		addr, err := events.ParseEventSubject(rec.Address)
@@ -115,6 +144,9 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) {
 		}
 		a := p.actor(addr.Instance)
 		a.fold(rec)
+		if addr.Group == events.GroupInstance && !a.parked() { // opened or resumed, by whomever
+			p.d.gateways.resumeBy(a.id)
+		}
 		touched[a] = struct{}{}
 		if _, mine := p.own.Load(rec.Nonce); mine && rec.Nonce != "" {
 			p.lookAtClock(rec)
@@ -127,8 +159,18 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) {
 		a.mu.Unlock()
 	}
 	p.mu.Lock()
-	p.folded, p.broken = max(p.folded, b.Last), nil
-	p.current = p.current || b.CaughtUp || b.Pending == 0
+	p.folded, p.broken, p.keep.at = max(p.folded, b.Last), nil, at
+	reached := b.CaughtUp || b.Pending == 0
+	first := reached && !p.current
+	p.mu.Unlock()
+	if first {
+		if err := p.enter(ctx); err != nil {
+			return err
+		}
+	}
+	p.snapshotIfDue()
+	p.mu.Lock()
+	p.current = p.current || reached
 	p.behind = time.Time{}
 	if b.Pending > 0 && len(b.Events) > 0 {
 		p.behind = b.Events[len(b.Events)-1].Stored
@@ -138,15 +180,16 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) {
 	current := p.current
 	p.mu.Unlock()
 	if !current {
-		return
+		return nil
 	}
 	if b.CaughtUp {
 		p.wakeAll(ctx)
-		return
+		return nil
 	}
 	for a := range touched {
 		p.wake(ctx, a)
 	}
+	return nil
 }
 
 // lookAtClock compares the stream's clock with ours through a start of this very process: it was stored between our stamp and now.
@@ -165,7 +208,7 @@ func (p *partition) skewed(now time.Time) bool {
 func (p *partition) lagging(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.broken != nil || !p.current || (!p.behind.IsZero() && now.Sub(p.behind) > p.d.set.MaxTailLag)
+	return p.broken != nil || p.keep.doubt != nil || !p.current || (!p.behind.IsZero() && now.Sub(p.behind) > p.d.set.MaxTailLag)
 }
 
 func (p *partition) actor(id string) *actor {
@@ -203,15 +246,19 @@ func (p *partition) wake(ctx context.Context, a *actor) {
 }
 
 func (p *partition) wakeAll(ctx context.Context) {
+	for _, a := range p.all() {
+		p.wake(ctx, a)
+	}
+}
+
+func (p *partition) all() []*actor {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	all := make([]*actor, 0, len(p.actors))
 	for _, a := range p.actors {
 		all = append(all, a)
 	}
-	p.mu.Unlock()
-	for _, a := range all {
-		p.wake(ctx, a)
-	}
+	return all
 }
 
 // wait returns when the fold has reached seq.
@@ -236,6 +283,8 @@ func (p *partition) ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case p.keep.doubt != nil:
+		return fmt.Errorf("partition %s stopped: %w", p.n, p.keep.doubt)
 	case p.broken != nil:
 		return fmt.Errorf("partition %s stopped: %w", p.n, p.broken)
 	case !p.current:

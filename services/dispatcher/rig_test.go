@@ -99,6 +99,9 @@ type rig struct {
 	keys    Keys
 	dial    func(ctx context.Context, network, address string) (net.Conn, error) // of gateway connections
 	keep    time.Duration                                                        // idle gateway connections; 0 is the default
+	kept    Snapshots
+	witness Witness
+	view    func(context.Context, events.Partition) (uint64, error)
 }
 
 func newRig(t *testing.T) *rig {
@@ -152,7 +155,7 @@ func (r *rig) run(set Settings) (d *Dispatcher, stop func()) {
 		Gateway: func(url, key string) (*evolution.Client, error) {
 			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: r.dial, IdleTimeout: r.keep})
 		},
-		Logger: testLogger(),
+		Logger: testLogger(), Snapshots: r.kept, Witness: r.witness, Checkpoint: r.view,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

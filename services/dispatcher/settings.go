@@ -6,6 +6,7 @@ package dispatcher
 import (
 	"time"
 
+	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/queue"
 )
 
@@ -34,6 +35,13 @@ type Settings struct {
 	LeaseTTL     time.Duration // 3 s
 	SkipNumbers  bool          // do not ask the number check before a first send
 	NumberTTL    time.Duration // of a resolved number; 24 h
+
+	SnapshotEvery  int           // events of a partition from one snapshot of a leader to the next; 50,000
+	SnapshotMaxAge time.Duration // after which fewer are enough; 10 min
+	WitnessEvery   time.Duration // between two looks at the log and, of a leader, two marks of the witness; 5 s
+	RestoredWait   time.Duration // from an operator's word to the first look-up of what may have left in a lost part of the log; 3 min
+	// Accept is an operator's word for a log that lost events: the last sequence of each partition, as it is now.
+	Accept map[events.Partition]uint64
 }
 
 func (s Settings) withDefaults() Settings {
@@ -59,6 +67,9 @@ func (s Settings) withDefaults() Settings {
 		{&s.Drain, 20 * time.Second},
 		{&s.LeaseTTL, 3 * time.Second},
 		{&s.NumberTTL, 24 * time.Hour},
+		{&s.SnapshotMaxAge, 10 * time.Minute},
+		{&s.WitnessEvery, 5 * time.Second},
+		{&s.RestoredWait, 3 * time.Minute},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -69,6 +80,9 @@ func (s Settings) withDefaults() Settings {
 	}
 	if s.LaneCap == 0 {
 		s.LaneCap = 250
+	}
+	if s.SnapshotEvery == 0 {
+		s.SnapshotEvery = 50_000
 	}
 	return s
 }

@@ -28,7 +28,9 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		a.postpone(j, postponeFor)
 		return
 	}
-	number, verdict := a.number(ctx, client, inst, content.Digits)
+	var number resolved
+	var verdict numberVerdict
+	a.meanwhile(ctx, func() { number, verdict = a.number(ctx, client, inst, content.Digits) })
 	switch verdict {
 	case numberRefused:
 		a.closeOne(ctx, j, events.FailNotOnWhatsApp)
