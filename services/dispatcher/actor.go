@@ -130,6 +130,7 @@ const maxNap = 5 * time.Second
 // work does everything that is due and gives how long to sleep.
 func (a *actor) work(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
+		a.disproveMine(ctx)
 		if !a.p.d.leads() {
 			clear(a.seen) // waits begin anew with a new lease
 			return maxNap

@@ -85,6 +85,46 @@ func (a *actor) resolve(ctx context.Context, s openStart) {
 	a.log.Info().Str("message", s.id.ID).Int("attempt", s.attempt).Msg("open start resolved")
 }
 
+// disproveMine takes back what a successor had to call unknown: a start of this life that was never called, since the process was
+// paused before its last check (rule R1, a late outcome). It needs no lease: nobody else can know.
+func (a *actor) disproveMine(ctx context.Context) {
+	var due []openStart
+	a.mu.Lock()
+	if len(a.mine) > 0 {
+		for _, e := range a.q.Unknown() {
+			for i, at := range e.Summary().Attempts {
+				if at.State == message.AttemptUnknown && a.mine[at.Nonce] {
+					due = append(due, openStart{
+						id: events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}, tenant: e.Lane.Tenant, attempt: i + 1, nonce: at.Nonce,
+					})
+				}
+			}
+		}
+	}
+	a.mu.Unlock()
+	for _, s := range due {
+		err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision {
+			e, ok := q.Entry(s.id.ID)
+			if !ok {
+				return decision{}
+			}
+			sum, at := e.Summary(), attemptOf(e, s.attempt)
+			if at.State != message.AttemptUnknown || at.Nonce != s.nonce || sum.End != nil || sum.Proved {
+				return decision{}
+			}
+			ev := a.event(events.TypeDispatchDisproved, "disproved", s.id, s.tenant, s.attempt, &events.DispatchDisproved{By: "late_answer"})
+			return decision{fenced: &ev}
+		})
+		if err != nil {
+			a.log.Warn().Err(err).Str("message", s.id.ID).Msg("start that was not called is not disproved")
+			return
+		}
+		a.mu.Lock()
+		delete(a.mine, s.nonce)
+		a.mu.Unlock()
+	}
+}
+
 // closeRounds bounds the appends of one round, so that a mass of ends leaves room for turns.
 const closeRounds = 20
 

@@ -99,13 +99,15 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash s
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e, ok := a.q.Entry(j.id)
+	landed := false
 	if ok {
-		if at := attemptOf(e, j.attempt); at.State == message.AttemptOpen && at.Nonce == s.nonce {
+		at := attemptOf(e, j.attempt)
+		if landed = at.Nonce == s.nonce; landed && at.State == message.AttemptOpen {
 			s.seq = at.StartSeq
 			return s
 		}
 	}
-	if err != nil { // it may still land: then it is mine, and was not called (rule R2)
+	if err != nil || landed { // it may still land, or a successor has closed it: it is mine, and was not called (rule R2)
 		if len(a.mine) >= maxMine {
 			clear(a.mine) // those that landed since then are unknown to us, as another life's
 		}
