@@ -24,13 +24,15 @@ type commands struct {
 	Projector  roleCmd `cmd:"" help:"Write the views in Postgres."`
 	Notifier   roleCmd `cmd:"" help:"Deliver customer webhooks."`
 
-	Evolutionsim simCmd      `cmd:"" help:"Run a simulated gateway, for tests and demonstrations."`
-	Gateway      gatewayCmd  `cmd:"" help:"Ask what an answer of a gateway means."`
-	Receipts     receiptsCmd `cmd:"" help:"Ask what a webhook of a gateway means."`
-	Demo         demoCmd     `cmd:"" help:"Start everything on free ports, send three messages, show what became of them, and stop."`
-	Bench        benchCmd    `cmd:"" help:"Measure, and print JSON lines: name, value, unit."`
-	Crash        crashCmd    `cmd:"" help:"Kill and stop real processes at every failpoint, and hold what becomes of the messages against the promises."`
-	Version      versionCmd  `cmd:"" help:"Print the version."`
+	Evolutionsim simCmd         `cmd:"" help:"Run a simulated gateway, for tests and demonstrations."`
+	Gateway      gatewayCmd     `cmd:"" help:"Ask what an answer of a gateway means."`
+	Receipts     receiptsCmd    `cmd:"" help:"Ask what a webhook of a gateway means."`
+	Demo         demoCmd        `cmd:"" help:"Start everything on free ports, send three messages, show what became of them, and stop."`
+	Bench        benchCmd       `cmd:"" help:"Measure, and print JSON lines: name, value, unit."`
+	Crash        crashCmd       `cmd:"" help:"Kill and stop real processes at every failpoint, and hold what becomes of the messages against the promises."`
+	Projections  projectionsCmd `cmd:"" help:"Rebuild the views."`
+	Audit        auditCmd       `cmd:"" help:"Ask the log: about one message, or whether all of it is whole."`
+	Version      versionCmd     `cmd:"" help:"Print the version."`
 }
 
 // session is what commands get beside their own flags.
