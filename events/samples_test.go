@@ -127,6 +127,10 @@ func samples() map[string]events.Event {
 		Endpoint: "endpoint-a7", Event: events.CustomerMessageFailed, MessageID: sampleMessage, Attempt: 3, HTTPStatus: 503,
 		Reason: "the endpoint answered 503", ElapsedMS: 120, NextAt: at(60_000),
 	})
+	l := env(events.TypeDeadLetter, "dead.fanout.2:77")
+	add(l.Type, l, events.DeadSubject(events.DeadFanout, sampleInstance), &events.DeadLetter{
+		Stream: "EVENTS_2", Sequence: 77, Reason: "its accepted message is not in the log",
+	})
 	return out
 }
 

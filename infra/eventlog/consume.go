@@ -33,6 +33,7 @@ type DurableConfig struct {
 	Durable       string
 	Filters       []string
 	From          Start
+	Horizon       time.Duration // one that is made anew FromStart begins at most this long ago; 0 is at the first event
 	AckWait       time.Duration // 30 s by default
 	MaxAckPending int           // 256 by default, over all processes that share the consumer
 	MaxDeliver    int           // without bound by default
@@ -245,6 +246,8 @@ func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) 
 				want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, at
 			} else if c.cfg.From == FromNew {
 				want.DeliverPolicy = jetstream.DeliverNewPolicy
+			} else if since := time.Now().Add(-c.cfg.Horizon); c.cfg.Horizon > 0 && stream.CachedInfo().State.FirstTime.Before(since) {
+				want.DeliverPolicy, want.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 			}
 		}
 	}

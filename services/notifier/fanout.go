@@ -31,6 +31,8 @@ type Reader interface {
 	Tail(ctx context.Context, cfg eventlog.TailConfig, handle func(context.Context, eventlog.Batch) error) error
 	Consume(ctx context.Context, cfg eventlog.DurableConfig, handle func(context.Context, *eventlog.Delivery)) error
 	Get(ctx context.Context, stream string, seq uint64) (events.Recorded, error)
+	GetLeader(ctx context.Context, stream string, seq uint64) (events.Recorded, error)
+	LastSequence(ctx context.Context, stream string) (uint64, error)
 }
 
 // Appender stores events now and later.
@@ -59,6 +61,7 @@ type Hasher interface {
 
 // FanoutSettings tune a Fanout. Zero values take the defaults.
 type FanoutSettings struct {
+	Horizon     time.Duration // a fan-out whose place was lost tells again what happened at most this long ago; 4 days
 	Kept        time.Duration // messages are folded in memory for; older ones are read from the log again; 72 h
 	MaxKept     int           // messages in memory; 300,000
 	CallLimit   time.Duration // for what one event of the log brings; 25 s
@@ -86,7 +89,7 @@ func NewFanout(log Log, c Catalog, h Hasher, p events.Partition, s FanoutSetting
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&s.Kept, 72 * time.Hour}, {&s.CallLimit, 25 * time.Second}, {&s.Again, time.Second}} {
+	}{{&s.Horizon, 4 * 24 * time.Hour}, {&s.Kept, 72 * time.Hour}, {&s.CallLimit, 25 * time.Second}, {&s.Again, time.Second}} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
@@ -126,12 +129,17 @@ func (f *Fanout) Run(ctx context.Context) error {
 	stream := events.EventsStream(f.partition)
 	group.Go(func() error {
 		first := true
+		end, err := f.log.LastSequence(ctx, stream)
+		if err != nil {
+			return fmt.Errorf("read the end of the log: %w", err)
+		}
 		return f.log.Tail(ctx, eventlog.TailConfig{
 			Stream: stream, Filters: filters(f.partition, ""), FromTime: time.Now().Add(-f.settings.Kept), HeadersOnly: true,
 		}, func(_ context.Context, b eventlog.Batch) error {
 			f.memory.take(b.Events)
 			if b.CaughtUp && first {
 				first = false
+				f.memory.reached(end)
 				close(f.warm)
 			}
 			return nil
@@ -142,7 +150,7 @@ func (f *Fanout) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		return f.log.Consume(ctx, eventlog.DurableConfig{
-			Stream: stream, Durable: Durable, Filters: filters(f.partition, ""), Concurrency: f.settings.Concurrency, Ahead: 64,
+			Stream: stream, Durable: Durable, Filters: filters(f.partition, ""), Horizon: f.settings.Horizon, Concurrency: f.settings.Concurrency, Ahead: 64,
 		}, f.handle)
 	})
 	return fmt.Errorf("fan out partition %s: %w", f.partition, group.Wait())
@@ -218,6 +226,13 @@ func (f *Fanout) tellOf(ctx context.Context, instance string, about events.Close
 		return 0, fmt.Errorf("find endpoints: %w", err)
 	}
 	queued, err := f.queued.get(ctx, events.Position{Partition: f.partition, Sequence: about.QueuedSeq})
+	if events.CodeOf(err) == events.CodeNotFound {
+		// A log that never deletes has no such event, if its leader says so.
+		queued, err = f.log.GetLeader(ctx, events.EventsStream(f.partition), about.QueuedSeq)
+		if events.CodeOf(err) == events.CodeNotFound {
+			return 0, f.bury(ctx, instance, rec, "its accepted message is not in the log")
+		}
+	}
 	if err != nil {
 		return 0, fmt.Errorf("read accepted message: %w", err)
 	}
@@ -235,6 +250,23 @@ func (f *Fanout) tellOf(ctx context.Context, instance string, about events.Close
 		}
 	}
 	return len(endpoints), nil
+}
+
+// bury records an event that can never be told, for a person; it is done with.
+func (f *Fanout) bury(ctx context.Context, instance string, rec events.Recorded, reason string) error {
+	stream := events.EventsStream(f.partition)
+	_, err := f.log.Append(ctx, events.Event{
+		Envelope: events.Envelope{
+			ID: "dead." + events.DeadFanout + "." + rec.Position.String(), Type: events.TypeDeadLetter, Source: "pilot/notifier", Time: time.Now().UTC(),
+		},
+		Address: events.DeadSubject(events.DeadFanout, instance),
+		Body:    &events.DeadLetter{Stream: stream, Sequence: rec.Position.Sequence, Reason: reason},
+	})
+	if err != nil {
+		return fmt.Errorf("bury event: %w", err)
+	}
+	f.settings.Logger.Error().Stringer("position", rec.Position).Str("reason", reason).Msg("event is dead: it is told to nobody")
+	return nil
 }
 
 func (f *Fanout) publish(ctx context.Context, e events.Endpoint, state message.State, change webhook.Change) error {

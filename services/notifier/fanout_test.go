@@ -195,3 +195,43 @@ func idOf(at time.Time) string {
 	}
 	return events.MessageID(u, partition)
 }
+
+// The process was down for longer than memory goes back, and nothing happened since: what was not told is told all the same.
+func TestOldEventsAreToldAfterALongStop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	rc := r.receive("ep1", nil)
+	r.endpoint("ep1", rc.URL, nil)
+	r.worker(WorkerSettings{Concurrency: 1})
+	q := r.accept("msg_1", 30)
+	r.receipt("msg_1", q, "sent", "")
+	tick := time.NewTimer(50 * time.Millisecond) // until the receipt is older than Kept
+	<-tick.C
+	r.fanout(FanoutSettings{Concurrency: 1, Kept: 10 * time.Millisecond})
+	if h := rc.next(t); h.Event != events.CustomerMessageSent {
+		t.Errorf("%+v", h)
+	}
+}
+
+// An event about a message that is not in the log is recorded as dead, once, and holds up nothing.
+func TestEventThatCannotBeToldIsDead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	rc := r.receive("ep1", nil)
+	r.endpoint("ep1", rc.URL, nil)
+	r.worker(WorkerSettings{Concurrency: 1})
+	r.receipt("msg_nope", 99999, "sent", "")
+	q := r.accept("msg_1", 30)
+	r.receipt("msg_1", q, "sent", "")
+	r.fanout(FanoutSettings{Concurrency: 1})
+	if h := rc.next(t); h.Data["id"] != "msg_1" {
+		t.Errorf("%+v", h)
+	}
+	dead, err := r.log.LastBySubject(r.ctx(), events.StreamDead, events.DeadSubject(events.DeadFanout, instance))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, ok := dead.Body.(*events.DeadLetter); !ok || b.Stream != events.EventsStream(partition) || b.Sequence != 1 {
+		t.Errorf("%+v", dead.Body)
+	}
+}

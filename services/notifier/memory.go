@@ -53,7 +53,7 @@ func (m *memory) take(recs []events.Recorded) {
 			e := m.entry(about, addr.Instance, rec)
 			e.state = e.state.Apply(rec)
 		}
-		m.last = rec.Position.Sequence
+		m.last = max(m.last, rec.Position.Sequence)
 		for f := m.order.Front(); f != nil && rec.Stored.Sub(f.Value.(*entry).since) > m.kept; f = m.order.Front() {
 			m.forget(f)
 		}
@@ -123,6 +123,15 @@ func (m *memory) restore(id string, record message.Record, queued *message.Queue
 	if queued != nil {
 		e.state.Queued = queued
 	}
+}
+
+// reached says that everything up to seq was read, whether or not any of it was a fact.
+func (m *memory) reached(seq uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = max(m.last, seq)
+	close(m.moved)
+	m.moved = make(chan struct{})
 }
 
 // reach waits until the fold holds the event at seq.
