@@ -168,7 +168,7 @@ func (w *writer) text(s string) {
 			return
 		}
 	}
-	w.uint(uint64(len(s))<<2 | shapePlain)
+	w.uint(uint64(len(s)) << 2) // shapePlain
 	w.b = append(w.b, s...)
 }
 

@@ -48,12 +48,10 @@ func Check(ctx context.Context, log Log, p events.Partition, m Mark, witness str
 	case err == nil:
 		d.Found = "it holds a different one"
 		return d
-	}
-	switch events.CodeOf(err) {
-	case events.CodeNotFound:
+	case events.CodeOf(err) == events.CodeNotFound:
 		d.Found = "it is missing"
 		return d
-	case events.CodeMalformed: // its id cannot be read here; the chain of ids tells
+	case events.CodeOf(err) == events.CodeMalformed: // its id cannot be read here; the chain of ids tells
 		return nil
 	}
 	return fmt.Errorf("check %s of partition %s: %w", witness, p, err)

@@ -169,6 +169,14 @@ func TestWitness(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for range 2 {
+		if err := w.Remove("0"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := w.Read("0"); !errors.Is(err, ErrNone) {
+		t.Errorf("removed: %v", err)
+	}
 	if err := NewWitness(filepath.Join(dir, "1.json", "below")).Write("0", want); err == nil {
 		t.Error("a directory that cannot be made is no error")
 	}

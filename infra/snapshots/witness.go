@@ -44,6 +44,14 @@ func (w Witness) Read(name string) (Mark, error) {
 	return m, nil
 }
 
+// Remove lets go of the mark under name; none there is no error.
+func (w Witness) Remove(name string) error {
+	if err := os.Remove(w.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove witness %s: %w", name, err)
+	}
+	return nil
+}
+
 func (w Witness) path(name string) string { return filepath.Join(w.dir, name+".json") }
 
 // replace writes beside, syncs, and takes the place: file and directory entry are on disk when it returns.

@@ -103,24 +103,29 @@ func (p *partition) decode(data []byte) (snapshot, error) {
 	if sum := sha256.Sum256(state); len(state) != h.Size || hex.EncodeToString(sum[:]) != h.Digest {
 		return snapshot{}, fmt.Errorf("state: %w", snapshots.ErrDamaged)
 	}
-	chain, err := hex.DecodeString(h.Chain)
-	if h.Format != format || h.Fold != queue.StateVersion || err != nil || len(chain) != len(s.at.chain) {
-		return s, nil
-	}
-	copy(s.at.chain[:], chain)
-	for range h.Queues {
-		n, used := binary.Uvarint(state)
-		if used <= 0 || n > uint64(len(state)-used) {
-			return s, nil
+	if h.Format == format && h.Fold == queue.StateVersion {
+		n, err := hex.Decode(s.at.chain[:], []byte(h.Chain[:min(len(h.Chain), 2*len(s.at.chain))]))
+		if s.queues, s.whole = p.states(h.Queues, state); err != nil || n != len(s.at.chain) {
+			s.whole = false
 		}
-		q, err := queue.DecodeState(state[used:used+int(n)], p.d.set.Rules) //nolint:gosec // not above len(state)
-		if err != nil {
-			return s, nil
-		}
-		s.queues, state = append(s.queues, q), state[used+int(n):] //nolint:gosec // as above
 	}
-	s.whole = true
 	return s, nil
+}
+
+// states reads n queues; whole tells that all of them were read.
+func (p *partition) states(n int, state []byte) (queues []*queue.Queue, whole bool) {
+	for range n {
+		size, used := binary.Uvarint(state)
+		if used <= 0 || size > uint64(len(state)-used) {
+			return queues, false
+		}
+		q, err := queue.DecodeState(state[used:used+int(size)], p.d.set.Rules)
+		if err != nil {
+			return queues, false
+		}
+		queues, state = append(queues, q), state[used+int(size):]
+	}
+	return queues, true
 }
 
 // snapshots reads those that are kept. What is damaged counts as not there.
@@ -175,7 +180,7 @@ func (p *partition) snapshotIfDue() {
 		k.when = time.Now()
 	}
 	events, age := p.keep.at.seq-k.made, time.Since(k.when)
-	if events == 0 || age < costShare*k.cost || (events < uint64(p.d.set.SnapshotEvery) && age < p.d.set.SnapshotMaxAge) { //nolint:gosec // positive
+	if events == 0 || age < costShare*k.cost || (events < uint64(p.d.set.SnapshotEvery) && age < p.d.set.SnapshotMaxAge) {
 		return
 	}
 	k.out <- p.next()

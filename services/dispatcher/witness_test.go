@@ -144,7 +144,7 @@ func TestRestoredMessagesInDoubtEndAtTheirDeadline(t *testing.T) {
 	t.Parallel()
 	var twin string
 	r, left, _ := restoredRig(t, func(r *rig) {
-		twin = r.accept(order{text: "left", window: 12 * time.Second, deliverAt: time.Now().Add(6 * time.Second)})
+		twin = r.accept(order{text: "left", window: 2 * time.Second, deliverAt: time.Now().Add(8 * time.Second)})
 	})
 	set := quick()
 	set.RestoredWait = time.Millisecond
@@ -217,7 +217,9 @@ func TestDamagedWitnessStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, stop := r.run(quick())
-	r.disagrees(d)
+	if found := r.disagrees(d); !strings.Contains(found.Found, "damaged") {
+		t.Error(found)
+	}
 	stop()
 	set := quick()
 	set.Accept = map[events.Partition]uint64{r.p: 0} // there is nothing in the log
