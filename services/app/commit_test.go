@@ -28,7 +28,11 @@ func TestGroupCommitIsRefusedWhereItCannotHold(t *testing.T) {
 	if err != nil {
 		t.Skip("no tmpfs here: ", err)
 	}
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	c.Local(dir)
 	_, err = Start(t.Context(), c, Roles(), zerolog.Nop())
 	if !errors.Is(err, groupcommit.ErrUnsupported) || !strings.Contains(err.Error(), "tmpfs") || !strings.Contains(err.Error(), "--nats-sync always") {
