@@ -42,7 +42,10 @@ type Config struct {
 	OnCommit func(events.Partition, uint64)
 	// OnBatch hears of each transaction; it must not block. May be nil.
 	OnBatch func(Batch)
-	Logger  zerolog.Logger
+	// OnWait hears why the view of a partition waits for Postgres or the log, at each failure, and nil when it goes on; it must
+	// not block. May be nil.
+	OnWait func(events.Partition, error)
+	Logger zerolog.Logger
 }
 
 // Batch is what one transaction did, for metrics.

@@ -40,6 +40,7 @@ func (p *Projector) Run(ctx context.Context, partition events.Partition, src Sou
 			failures, r.progressed = 0, false
 		}
 		p.cfg.Logger.Warn().Err(err).Stringer("partition", partition).Int("failures", failures+1).Msg("view waits")
+		r.waits(err)
 		p.pause(ctx, failures)
 	}
 	return nil //nolint:nilerr // the end of ctx is how a projector is stopped
@@ -51,6 +52,15 @@ type runner struct {
 	size       int // most rows of a transaction at present
 	successes  int // in a row, at this size
 	progressed bool
+	waiting    bool // said by OnWait
+}
+
+// waits tells of a change of whether the view waits.
+func (r *runner) waits(err error) {
+	if r.p.cfg.OnWait != nil && (err != nil || r.waiting) {
+		r.waiting = err != nil
+		r.p.cfg.OnWait(r.partition, err)
+	}
 }
 
 // follow reads the log from the checkpoint on, until something fails. The event at the checkpoint comes again, so that a log which is not the
@@ -85,6 +95,7 @@ func (r *runner) take(ctx context.Context, recs []events.Recorded, last uint64) 
 		switch {
 		case err == nil:
 			r.grow()
+			r.waits(nil)
 			recs = recs[n:]
 			if len(recs) == 0 {
 				return nil

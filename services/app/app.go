@@ -28,6 +28,7 @@ type App struct {
 	urls    URLs
 	metrics metrics
 	ready   map[string]func() error // of roles that know more than whether they run
+	appends appendHealth
 }
 
 // URLs are the addresses at which a process can be reached; empty for what it does not run.

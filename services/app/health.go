@@ -22,7 +22,7 @@ func (a *App) health(log *eventlog.Log) []api.Check {
 			if a.p.commit != nil {
 				err = errors.Join(err, a.p.commit.Err())
 			}
-			return err
+			return errors.Join(err, a.appends.err())
 		}},
 		{Name: "control", Run: func(context.Context) error { return errors.Join(a.sup.check("control"), a.p.feed.Current()) }},
 	}

@@ -30,10 +30,14 @@ func (c apiCatalog) Behind() time.Duration {
 }
 
 // apiLog appends what the API accepts.
-type apiLog struct{ log *eventlog.Log }
+type apiLog struct {
+	log    *eventlog.Log
+	health *appendHealth
+}
 
 func (l apiLog) Append(ctx context.Context, e events.Event) (uint64, error) {
 	ack, err := l.log.Append(ctx, e)
+	l.health.heard(err)
 	return ack.Sequence, err
 }
 

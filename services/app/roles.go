@@ -42,7 +42,9 @@ func startProjector(ctx context.Context, a *App) error {
 		return err
 	}
 	a.views()
-	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, OnBatch: a.metrics.batch, Logger: a.log})
+	waiting := newWaiting()
+	a.ready["projector"] = waiting.err
+	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, OnBatch: a.metrics.batch, OnWait: waiting.set, Logger: a.log})
 	// Tables before readers, where Postgres is there; where it is not, everything but reads starts without it.
 	first, cancel := context.WithTimeout(ctx, firstMigration)
 	defer cancel()
@@ -112,9 +114,9 @@ func startAPI(ctx context.Context, a *App) error {
 		return err
 	}
 	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
-	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), ViewWait: a.p.cfg.ReadYourWrite}, api.Ports{
-		Catalog: apiCatalog{a.p.feed}, Log: apiLog{log}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
-		Views: apiViews{a.views()}, Heads: apiLog{log}, Checks: checks,
+	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite}, api.Ports{
+		Catalog: apiCatalog{a.p.feed}, Log: apiLog{log, &a.appends}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
+		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
 	})
 	a.urls.API, err = a.serve(ctx, "http", a.p.cfg.HTTPAddr, h)
 	return err
