@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -20,6 +21,8 @@ type verdict struct {
 	Result
 	said  []string // of each violation
 	facts string
+
+	open, openLeft int // messages with a call under way when a process was lost, and of these what left
 }
 
 func (v *verdict) say(count *int, format string, args ...any) {
@@ -52,7 +55,7 @@ func (d *deployment) judge(ctx context.Context, faults int) (verdict, error) {
 		v.say(&v.Events, "%s", text)
 	}
 	d.judgeViews(ctx, &v, states)
-	v.facts = fmt.Sprintf("%d in the log, %d answered, %d left, %s", len(states), len(d.load.promised()), len(ledger.Entries), stages(states))
+	v.facts = fmt.Sprintf("%d in the log, %d answered, %d left, %d in doubt for a while of which %d left, %s", len(states), len(d.load.promised()), len(ledger.Entries), v.open, v.openLeft, stages(states))
 	return v, nil
 }
 
@@ -119,8 +122,16 @@ func (d *deployment) judgeEffects(v *verdict, logs [][]events.Recorded, states m
 		}
 	}
 	for id, text := range d.load.promised() {
-		if s, ok := states[id]; ok && left[text] == 0 && !wasOpen(s) {
+		s, ok := states[id]
+		switch {
+		case ok && left[text] == 0 && !wasOpen(s):
 			v.say(&v.Lost, "%s never left, it is %s", id, s.View().Stage)
+		case ok && left[text] == 0 && strings.Contains(text, " stop "): // who was stopped comes back, and knows what it did not call
+			v.say(&v.Lost, "%q (%s) never left, it is %s", text, id, s.View().Stage)
+		}
+		if ok && wasOpen(s) {
+			v.open++
+			v.openLeft += left[text]
 		}
 	}
 	if n := len(ledger.Entries); n > len(states) {

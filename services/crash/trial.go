@@ -125,7 +125,7 @@ func (t *trial) send(ctx context.Context, instance int, given *atomic.Int64) err
 			t.unanswered++
 		}
 		t.mu.Unlock()
-		pause := 30 * time.Millisecond
+		pause := 10*time.Millisecond + rand.N(40*time.Millisecond) //nolint:gosec // instances out of step
 		if err != nil {
 			pause = 200 * time.Millisecond
 		}
