@@ -48,7 +48,17 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
-	caller, err := a.caller(ctx.Header(headerName))
+	raw, keys := "", 0
+	ctx.EachHeader(func(name, value string) {
+		if strings.EqualFold(name, headerName) {
+			raw = value
+			keys++
+		}
+	})
+	if keys > 1 { // which of them is meant would be a guess
+		raw = ""
+	}
+	caller, err := a.caller(raw)
 	if err != nil {
 		_ = huma.WriteErr(a.huma, ctx, 0, "", err) // the caller went away
 		return

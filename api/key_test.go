@@ -67,3 +67,34 @@ func TestKeyOfMixedTenants(t *testing.T) {
 	define(f.catalog.cat, events.KindKey, "key-mixx", key(raw, "rival", "shop", events.Live))
 	wantCode(t, f.start().send(raw, note), events.CodeUnauthorized)
 }
+
+// Two keys in one request: which is meant would be a guess, so neither is taken.
+func TestTwoKeysAreNone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).start()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+"/v1/messages/msg_x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Add("x-api-key", liveKey)
+	req.Header.Add("X-API-Key", liveKey)
+	resp, err := f.server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+// A path with dot segments leads nowhere: to a proxy in front of us it would be another one.
+func TestDotSegmentsLeadNowhere(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).start()
+	for _, path := range []string{"/v1/messages/..%2f..%2freadyz", "/v1/%2e%2e/livez", "/v1/messages/%2e/livez"} {
+		if r := f.get(path, liveKey); r.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, r.status, r.body)
+		}
+	}
+}

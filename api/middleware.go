@@ -126,7 +126,10 @@ func secure(next http.Handler) http.Handler {
 func normalize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, raw := r.URL.Path, r.URL.RawPath
-		if clean := path.Clean("/" + p); clean != p {
+		switch clean := path.Clean("/" + p); {
+		case strings.Contains(p+"/", "/../") || strings.Contains(p+"/", "/./"):
+			p, raw = "/no/such/path", "" // it would be another path to a proxy in front of us
+		case clean != p:
 			p, raw = clean, ""
 		}
 		if strings.HasPrefix(p, "/api/v1/") {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -110,6 +111,38 @@ func decodeSend(raw []byte, maxDepth int, now time.Time) (sendOrder, error) {
 	return o, o.unsupported()
 }
 
+// loneSurrogate reports an escape that is half of a character: the decoder would silently put another in its place.
+// raw is valid JSON.
+func loneSurrogate(raw []byte) bool {
+	half := func(i int) (r uint64, ok bool) {
+		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
+			return 0, false
+		}
+		r, err := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
+		return r, err == nil
+	}
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		r, ok := half(i)
+		switch {
+		case !ok: // another escape, of two characters
+			i++
+		case r >= 0xD800 && r < 0xDC00:
+			if low, ok := half(i + 6); !ok || low < 0xDC00 || low > 0xDFFF {
+				return true
+			}
+			i += 11
+		case r >= 0xDC00 && r <= 0xDFFF:
+			return true
+		default:
+			i += 5
+		}
+	}
+	return false
+}
+
 // object splits a JSON object into its members, or names the rule it breaks.
 func object(raw []byte, maxDepth int) (map[string]json.RawMessage, string) {
 	switch {
@@ -121,6 +154,8 @@ func object(raw []byte, maxDepth int) (map[string]json.RawMessage, string) {
 		return nil, ruleDepth
 	case !json.Valid(raw):
 		return nil, ruleJSON
+	case loneSurrogate(raw):
+		return nil, ruleUTF8
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {

@@ -34,15 +34,17 @@ func TestDecodeSendFaults(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", MaxLabel+1)
 	for body, want := range map[string][]string{
-		``:                      {"body required"},
-		" \n":                   {"body required"},
-		`{`:                     {"body json"},
-		`{} {}`:                 {"body json"},
-		`[]`:                    {"body wrong_type"},
-		`null`:                  {"body wrong_type"},
-		`"x"`:                   {"body wrong_type"},
-		"{\"text\":\"\xff\"}":   {"body not_utf8"},
-		strings.Repeat("[", 40): {"body too_deep"},
+		``:                         {"body required"},
+		" \n":                      {"body required"},
+		`{`:                        {"body json"},
+		`{} {}`:                    {"body json"},
+		`[]`:                       {"body wrong_type"},
+		`null`:                     {"body wrong_type"},
+		`"x"`:                      {"body wrong_type"},
+		"{\"text\":\"\xff\"}":      {"body not_utf8"},
+		`{"text":"\ud800"}`:        {"body not_utf8"},
+		`{"text":"x\udc00\ud800"}`: {"body not_utf8"},
+		strings.Repeat("[", 40):    {"body too_deep"},
 		`{"x":"` + strings.Repeat("[", 40) + `\"[",` + to + `,"text":"a"}`: nil,
 		`{}`: {"destinationNumber required", "templateId exactly_one"},
 		// All faults at once.

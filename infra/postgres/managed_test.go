@@ -247,3 +247,34 @@ func TestRootFindsAnotherPlace(t *testing.T) {
 		t.Errorf("cluster after Remove: %v", err)
 	}
 }
+
+// A data directory that was thrown away leaves its cluster behind; the next one gets a cluster of its own.
+func TestRootMakesANewClusterAfterTheDataDirectoryIsGone(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root's server runs as another user")
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	first := start(t, quick(dir))
+	old := scalar(t, first.URL(), "show data_directory")
+	if err := first.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(old) })
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, quick(dir))
+	if got := scalar(t, second.URL(), "show data_directory"); got == old {
+		t.Errorf("the old cluster %s was taken", got)
+	}
+	if err := second.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -51,7 +52,11 @@ func place(dataDir string, owner *user, log zerolog.Logger) (string, error) {
 			errs = append(errs, fmt.Errorf("user %s cannot reach %s", owner.name, root))
 			continue
 		}
-		outside := filepath.Join(root, name)
+		outside, err := vacant(filepath.Join(root, name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if err := writeFile(record, outside+"\n"); err != nil {
 			return "", fmt.Errorf("record place of cluster: %w", err)
 		}
@@ -60,6 +65,22 @@ func place(dataDir string, owner *user, log zerolog.Logger) (string, error) {
 		return outside, nil
 	}
 	return "", fmt.Errorf("find a place for the cluster that user %s can reach: %w", owner.name, errors.Join(errs...))
+}
+
+// vacant gives a path where nothing is: a data directory that was thrown away left its cluster behind, whose password is gone.
+func vacant(path string) (string, error) {
+	for n := 1; n <= 1000; n++ {
+		try := path
+		if n > 1 {
+			try += "-" + strconv.Itoa(n)
+		}
+		if _, err := os.Lstat(try); errors.Is(err, fs.ErrNotExist) {
+			return try, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("there are a thousand clusters at %s: remove those whose data directories are gone", path)
 }
 
 // publicDir makes a directory that everybody may pass and nobody but us may change, or verifies that it is one: below
