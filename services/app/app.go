@@ -28,6 +28,7 @@ type App struct {
 	urls    URLs
 	metrics metrics
 	ready   map[string]func() error // of roles that know more than whether they run
+	guard   *guard
 	appends appendHealth
 }
 
@@ -75,6 +76,7 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 			a.sup.start(ctx, "managed-postgres", a.p.keepPostgres)
 		}
 	}
+	a.startGuard(ctx)
 	for _, r := range Roles() {
 		if !slices.Contains(roles, r) {
 			continue

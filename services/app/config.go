@@ -55,27 +55,32 @@ type Config struct {
 
 	AllowLoopbackEndpoints bool `name:"allow-loopback-endpoints" help:"Let customer webhooks go to loopback addresses and plain http (demo and tests)." env:"PILOT_ALLOW_LOOPBACK_ENDPOINTS"`
 
-	AcceptLimit   time.Duration   `help:"How long a send waits for the log before it is answered 503." default:"20s" env:"PILOT_ACCEPT_LIMIT"`
-	IntentBudget  time.Duration   `help:"Age of an intent after which it is no longer called." default:"2s" env:"PILOT_INTENT_BUDGET"`
-	SendLimit     time.Duration   `help:"Limit of a send, counted from its intent." default:"15s" env:"PILOT_SEND_LIMIT"`
-	NumberLimit   time.Duration   `help:"Limit of a number check." default:"10s" env:"PILOT_NUMBER_LIMIT"`
-	PresenceLimit time.Duration   `help:"Limit of a presence call." default:"3s" env:"PILOT_PRESENCE_LIMIT"`
-	SuccessorWait time.Duration   `help:"Wait before an open start of another life is called unknown." default:"20s" env:"PILOT_SUCCESSOR_WAIT"`
-	LookUps       []time.Duration `help:"Ages of the first look-ups of an unknown attempt; further ones back off." default:"20s,60s" env:"PILOT_LOOK_UPS"`
-	PresumedAfter time.Duration   `help:"After deliverUntil, when an attempt still unknown is presumed to have failed." default:"10m" env:"PILOT_PRESUMED_AFTER"`
-	Quiet         time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
-	ProbeEvery    time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
-	LaneCap       int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
-	HookTimeout   time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
-	HookWaits     []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`
-	ReceiptsGrace time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
-	ReadYourWrite time.Duration   `help:"How long a read waits for the view to show a fresh message." default:"2s" env:"PILOT_READ_YOUR_WRITE"`
-	StopWithin    time.Duration   `help:"Deadline of an orderly stop." default:"30s" env:"PILOT_STOP_WITHIN"`
-	StartWithin   time.Duration   `help:"Deadline of a start." default:"2m" env:"PILOT_START_WITHIN"`
-	SkipNumbers   bool            `help:"Do not ask the gateway's number check before a first send." env:"PILOT_SKIP_NUMBERS"`
-	ContextFile   bool            `help:"Write the nats CLI context \"pilot\"." env:"PILOT_CONTEXT_FILE"`
-	LogLevel      string          `help:"Least level that is logged." enum:"debug,info,warn,error" default:"info" env:"PILOT_LOG_LEVEL"`
-	LogFormat     string          `help:"json or console." enum:"json,console" default:"json" env:"PILOT_LOG_FORMAT"`
+	AcceptLimit    time.Duration   `help:"How long a send waits for the log before it is answered 503." default:"20s" env:"PILOT_ACCEPT_LIMIT"`
+	IntentBudget   time.Duration   `help:"Age of an intent after which it is no longer called." default:"2s" env:"PILOT_INTENT_BUDGET"`
+	SendLimit      time.Duration   `help:"Limit of a send, counted from its intent." default:"15s" env:"PILOT_SEND_LIMIT"`
+	NumberLimit    time.Duration   `help:"Limit of a number check." default:"10s" env:"PILOT_NUMBER_LIMIT"`
+	PresenceLimit  time.Duration   `help:"Limit of a presence call." default:"3s" env:"PILOT_PRESENCE_LIMIT"`
+	SuccessorWait  time.Duration   `help:"Wait before an open start of another life is called unknown." default:"20s" env:"PILOT_SUCCESSOR_WAIT"`
+	LookUps        []time.Duration `help:"Ages of the first look-ups of an unknown attempt; further ones back off." default:"20s,60s" env:"PILOT_LOOK_UPS"`
+	PresumedAfter  time.Duration   `help:"After deliverUntil, when an attempt still unknown is presumed to have failed." default:"10m" env:"PILOT_PRESUMED_AFTER"`
+	Quiet          time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
+	ProbeEvery     time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
+	LaneCap        int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
+	HookTimeout    time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
+	HookWaits      []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`
+	ReceiptsGrace  time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
+	SnapshotEvery  int             `help:"Events of a partition from one snapshot of the dispatcher's fold to the next." default:"50000" env:"PILOT_SNAPSHOT_EVERY"`
+	SnapshotMaxAge time.Duration   `help:"Age of a snapshot after which fewer events are enough for the next." default:"10m" env:"PILOT_SNAPSHOT_MAX_AGE"`
+	WitnessEvery   time.Duration   `help:"How often the dispatcher compares the log with what it has seen, and writes its witness." default:"5s" env:"PILOT_WITNESS_EVERY"`
+	AcceptLog      []string        `name:"accept-log" help:"An operator's word for a log that lost events, as partition:last sequence; what is pending is looked up before it is sent (docs/runbook.md)." env:"PILOT_ACCEPT_LOG"`
+	RestoredWait   time.Duration   `help:"Wait from an operator's word for a log to the first look-up of what is pending in it." default:"3m" env:"PILOT_RESTORED_WAIT"`
+	ReadYourWrite  time.Duration   `help:"How long a read waits for the view to show a fresh message." default:"2s" env:"PILOT_READ_YOUR_WRITE"`
+	StopWithin     time.Duration   `help:"Deadline of an orderly stop." default:"30s" env:"PILOT_STOP_WITHIN"`
+	StartWithin    time.Duration   `help:"Deadline of a start." default:"2m" env:"PILOT_START_WITHIN"`
+	SkipNumbers    bool            `help:"Do not ask the gateway's number check before a first send." env:"PILOT_SKIP_NUMBERS"`
+	ContextFile    bool            `help:"Write the nats CLI context \"pilot\"." env:"PILOT_CONTEXT_FILE"`
+	LogLevel       string          `help:"Least level that is logged." enum:"debug,info,warn,error" default:"info" env:"PILOT_LOG_LEVEL"`
+	LogFormat      string          `help:"json or console." enum:"json,console" default:"json" env:"PILOT_LOG_FORMAT"`
 }
 
 // MasterKeyPath is where the master key is.
@@ -97,6 +102,10 @@ func (c Config) Validate() error {
 	complain(c.Partitions < 1 || c.Partitions > 256, "--partitions is from 1 to 256")
 	complain(c.Replicas < 1 || c.Replicas > 5, "--replicas is from 1 to 5")
 	complain(c.IntentBudget <= 0 || c.SendLimit <= c.IntentBudget, "--send-limit is longer than --intent-budget, and both are positive")
+	complain(c.SnapshotEvery <= 0 || c.SnapshotMaxAge <= 0 || c.WitnessEvery <= 0 || c.RestoredWait <= 0, "--snapshot-every, --snapshot-max-age, --witness-every and --restored-wait are positive")
+	if _, err := acceptLog(c.AcceptLog); err != nil {
+		complain(true, err.Error())
+	}
 	complain(c.SuccessorWait <= c.SendLimit, "--successor-wait is longer than --send-limit: a call may be under way until then")
 	complain(len(c.LookUps) == 0, "--look-ups names at least one age")
 	for i, d := range c.LookUps {
@@ -135,6 +144,8 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
 		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Stringer("receipts_grace", c.ReceiptsGrace).
+		Int("snapshot_every", c.SnapshotEvery).Stringer("snapshot_max_age", c.SnapshotMaxAge).Stringer("witness_every", c.WitnessEvery).
+		Strs("accept_log", c.AcceptLog).Stringer("restored_wait", c.RestoredWait).
 		Stringer("read_your_write", c.ReadYourWrite).Stringer("stop_within", c.StopWithin).Stringer("start_within", c.StartWithin).
 		Bool("skip_numbers", c.SkipNumbers).Str("log_level", c.LogLevel).Msg("configuration")
 }

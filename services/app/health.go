@@ -24,10 +24,11 @@ func (a *App) health(log *eventlog.Log) []api.Check {
 			}
 			return errors.Join(err, a.appends.err())
 		}},
+		{Name: partHistory, Run: func(context.Context) error { return errors.Join(a.sup.check(partHistory), a.guard.err()) }},
 		{Name: "control", Run: func(context.Context) error { return errors.Join(a.sup.check("control"), a.p.feed.Current()) }},
 	}
 	for _, role := range a.sup.roles() {
-		if role == "control" {
+		if role == "control" || role == partHistory {
 			continue
 		}
 		what := degrades[role]

@@ -19,6 +19,7 @@ import (
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/postgres"
+	"pilotstatus.dev/infra/snapshots"
 	"pilotstatus.dev/infra/topology"
 	"pilotstatus.dev/projections/schema"
 	"pilotstatus.dev/projections/views"
@@ -152,6 +153,19 @@ func (p *platform) logsFor(ctx context.Context, name string) ([]*eventlog.Log, e
 		out = append(out, log)
 	}
 	return out, nil
+}
+
+// snapshots opens the store of the dispatcher's folds over a connection of its own: a large one delays nothing else.
+func (p *platform) snapshots(ctx context.Context) (*snapshots.Store, error) {
+	nc, err := p.connect(ctx, "snapshots")
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	return snapshots.Open(ctx, js)
 }
 
 func (p *platform) openKeys(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {

@@ -42,7 +42,7 @@ func startCorrelator(ctx context.Context, a *App) error {
 		Metrics: a.metrics.receipts,
 	}
 	a.startPartitions(ctx, "correlator", func(ctx context.Context, p events.Partition) error {
-		return receipts.NewCorrelator(logs[p], p, set).Run(ctx)
+		return receipts.NewCorrelator(guardedLog{logs[p], a.guard}, p, set).Run(ctx)
 	})
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/keyring"
+	"pilotstatus.dev/infra/snapshots"
 	"pilotstatus.dev/projections/projector"
 	"pilotstatus.dev/projections/schema"
 	"pilotstatus.dev/projections/views"
@@ -77,12 +78,22 @@ func startDispatcher(ctx context.Context, a *App) error {
 		return err
 	}
 	cfg := a.p.cfg
+	kept, err := a.p.snapshots(ctx)
+	if err != nil {
+		return err
+	}
+	accept, err := acceptLog(cfg.AcceptLog)
+	if err != nil {
+		return err
+	}
 	rules := queue.DefaultRules()
 	rules.PresumedAfter, rules.Quiet = cfg.PresumedAfter, cfg.Quiet
 	d := dispatcher.New(dispatcher.Config{
 		Settings: dispatcher.Settings{
 			ID: processID(), Rules: rules, Budget: cfg.IntentBudget, CallLimit: cfg.SendLimit, SuccessorWait: cfg.SuccessorWait,
 			LookUps: cfg.LookUps, ProbeEvery: cfg.ProbeEvery, LaneCap: cfg.LaneCap, SkipNumbers: cfg.SkipNumbers,
+			SnapshotEvery: cfg.SnapshotEvery, SnapshotMaxAge: cfg.SnapshotMaxAge, WitnessEvery: cfg.WitnessEvery,
+			RestoredWait: cfg.RestoredWait, Accept: accept,
 		},
 		Logs: logs, Leases: a.p.leases, Catalog: a.p.feed,
 		Keys: dispatchKeys{keys: a.p.keys, secrets: a.p.secrets},
@@ -93,6 +104,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 			})
 		},
 		Logger: a.log, Metrics: a.metrics.dispatch,
+		Snapshots: kept, Witness: snapshots.NewWitness(cfg.witnessDir()), Checkpoint: a.checkpoint(),
 	})
 	a.sup.start(ctx, "dispatcher", d.Run)
 	a.ready["dispatcher"] = d.Ready
@@ -115,7 +127,7 @@ func startAPI(ctx context.Context, a *App) error {
 	}
 	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
 	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite}, api.Ports{
-		Catalog: apiCatalog{a.p.feed}, Log: apiLog{log, &a.appends}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
+		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
 		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
 	})
 	a.urls.API, err = a.serve(ctx, "http", a.p.cfg.HTTPAddr, h)

@@ -88,7 +88,7 @@ func (f *fixedCatalog) define(inst events.Instance) {
 
 // rig is a log, a gateway and any number of dispatchers.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	js      jetstream.JetStream
 	log     *eventlog.Log
 	leases  *eventlog.Leases
@@ -104,7 +104,7 @@ type rig struct {
 	view    func(context.Context, events.Partition) (uint64, error)
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	ctx := t.Context()
 	l := streamtest.New(t, partitionN, eventlog.Options{Logger: zerolog.Nop()})
@@ -313,7 +313,7 @@ func (r *rig) story(id string) string {
 }
 
 // eventually polls to a deadline.
-func eventually(t *testing.T, what string, ok func() bool, say func() string) {
+func eventually(t testing.TB, what string, ok func() bool, say func() string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)

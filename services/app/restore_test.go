@@ -1,0 +1,126 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/events"
+)
+
+// A store that is put back from an older copy makes a process unready, in the partition concerned, until an operator's word.
+func TestRestoredStoreIsNoticed(t *testing.T) {
+	t.Parallel()
+	c, err := Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Local(t.TempDir())
+	c.MetricsAddr, c.Partitions, c.WitnessEvery = "127.0.0.1:0", 2, 20*time.Millisecond
+	p := events.PartitionOf("inst-1", c.Partitions)
+	live := func(c Config, then func(*App)) {
+		t.Helper()
+		a, err := Start(t.Context(), c, []Role{RoleDispatcher}, zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			bounded, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			if err := a.Stop(bounded); err != nil {
+				t.Error(err)
+			}
+		}()
+		then(a)
+	}
+	pause := func(a *App) {
+		appendPause(t, a, p)
+		await(t, func() bool {
+			m, err := a.guard.witness.Read(p.String())
+			last, lastErr := a.Events().LastSequence(t.Context(), events.EventsStream(p))
+			return err == nil && lastErr == nil && m.Sequence == last
+		})
+	}
+	store, older := filepath.Join(c.DataDir, "nats"), t.TempDir()
+	live(c, pause)
+	if err := os.CopyFS(older, os.DirFS(store)); err != nil {
+		t.Fatal(err)
+	}
+	live(c, pause)
+	if err := os.RemoveAll(store); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(store, os.DirFS(older)); err != nil {
+		t.Fatal(err)
+	}
+	live(c, func(a *App) {
+		await(t, func() bool {
+			status, text := probe(t, a)
+			return status == http.StatusServiceUnavailable && strings.Contains(text, "history err") && strings.Contains(text, "dispatcher err")
+		})
+		for _, q := range a.Partitions() {
+			if err := a.guard.admit(events.EventSubject(q, "inst-1", events.GroupEvidence, "late")); (err != nil) != (q == p) {
+				t.Errorf("an append to partition %s: %v", q, err)
+			}
+		}
+	})
+	c.AcceptLog = []string{fmt.Sprintf("%s:1", p)}
+	well := func(a *App) {
+		await(t, func() bool { status, _ := probe(t, a); return status == http.StatusOK })
+	}
+	live(c, well)
+	c.AcceptLog = nil
+	live(c, well)
+}
+
+func appendPause(t *testing.T, a *App, p events.Partition) {
+	t.Helper()
+	_, err := a.Events().Append(t.Context(), events.Event{
+		Address:  events.EventSubject(p, "inst-1", events.GroupInstance, "paused"),
+		Envelope: events.Envelope{ID: uuid.NewString(), Type: events.TypeInstancePaused, Source: "pilot/test", Time: time.Now().UTC()},
+		Body:     &events.InstanceChanged{By: "test"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func probe(t *testing.T, a *App) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URLs().Metrics+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatal("not seen in time")
+		}
+		<-tick.C
+	}
+}
