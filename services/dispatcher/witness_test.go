@@ -163,6 +163,31 @@ func TestRestoredMessagesInDoubtEndAtTheirDeadline(t *testing.T) {
 	}
 }
 
+// That nothing is found means nothing while the gateway does not show what is known to have left: here nothing is known.
+func TestRestoredMessagesStayHeldWhileTheGatewayShowsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.keeps()
+	r.kept = nil
+	d, stop := r.run(quick())
+	r.instanceEvent(events.TypeInstancePaused, "paused")
+	id := r.accept(order{text: "doubtful", window: 6 * time.Second})
+	kept := r.last()
+	r.instanceEvent(events.TypeInstancePaused, "paused")
+	r.awaitFolded(d)
+	stop()
+	r.rewind(kept)
+	r.instanceEvent(events.TypeInstanceResumed, "resumed")
+	set := quick()
+	set.RestoredWait = time.Millisecond
+	set.Accept = map[events.Partition]uint64{r.p: r.last()}
+	r.run(set)
+	v := r.awaitStage(id, events.StageFailed)
+	if n := r.ledger("doubtful"); n != 0 || v.ErrorCode != events.FailExpired {
+		t.Errorf("left %d times, %+v", n, v)
+	}
+}
+
 // A log that is replaced under a running dispatcher stops it, even when it has grown past the place again.
 func TestLogReplacedUnderARunningDispatcher(t *testing.T) {
 	t.Parallel()
