@@ -29,9 +29,14 @@ type Delivery struct {
 // Wire gives the event as it is stored, for DEAD.
 func (d *Delivery) Wire() events.Wire { return d.wire }
 
-// Ack ends the delivery for good and waits for the server's word; ctx must have a deadline. An error means that it may
-// be delivered again.
+// ackLimit bounds the wait for the server's word: to a delivery from before a reset of its consumer it never comes.
+const ackLimit = 5 * time.Second
+
+// Ack ends the delivery for good and waits for the server's word, 5 s at most. An error means that it may be delivered
+// again.
 func (d *Delivery) Ack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ackLimit)
+	defer cancel()
 	if _, err := d.nc.RequestWithContext(ctx, d.reply, []byte("+ACK")); err != nil {
 		return fmt.Errorf("acknowledge %s: %w", d.Position, events.Errorf(events.CodeUnavailable, "the log did not answer").WithCause(err))
 	}
