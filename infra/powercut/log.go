@@ -109,6 +109,35 @@ func follow(ctx context.Context, log *eventlog.Log, partitions int, s *story, ca
 	return g.Wait()
 }
 
+// acceptedIn reads, from a log that may lack streams and events, which messages were accepted.
+func acceptedIn(ctx context.Context, url string, partitions int) (map[string]bool, error) {
+	ids := map[string]bool{}
+	err := withLog(ctx, url, func(l *eventlog.Log) error {
+		for p := range partitions {
+			stream := events.EventsStream(events.Partition(p))
+			last, err := l.LastSequence(ctx, stream)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for seq := uint64(1); seq <= last; seq++ {
+				rec, err := l.GetLeader(ctx, stream, seq)
+				switch {
+				case events.CodeOf(err) == events.CodeNotFound:
+				case err != nil:
+					return err
+				case rec.Type == events.TypeMessageQueued:
+					ids[rec.Subject] = true
+				}
+			}
+		}
+		return nil
+	})
+	return ids, err
+}
+
 // unpace takes the pace from every instance, and says how many partitions the deployment has.
 func unpace(ctx context.Context, log *eventlog.Log) (partitions int, err error) {
 	instances := map[string]events.Recorded{}

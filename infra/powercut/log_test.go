@@ -35,6 +35,10 @@ func TestFollowTellsWhatBecameOfMessages(t *testing.T) {
 		caughtUp, done := make(chan struct{}), make(chan error, 1)
 		go func() { done <- follow(ctx, l, partitions, s, func() { close(caughtUp) }) }()
 		<-caughtUp
+		ids, err := acceptedIn(ctx, srv.ClientURL(), partitions+1) // a stream more than there is, as after a cut
+		if err != nil || len(ids) != 2 || !ids["m0"] || !ids["m1"] {
+			t.Errorf("accepted = %v, %v", ids, err)
+		}
 		lost, open := s.missing([]string{"m0", "m1", "absent"})
 		if len(lost) != 1 || lost[0] != "absent" || open != 1 {
 			t.Errorf("lost %v, open %d: want the absent one and m1", lost, open)

@@ -37,9 +37,13 @@ type pilot struct {
 	end  error         // how; set before
 }
 
-// newPilot chooses free addresses, the same for each life of the process.
+// newPilot makes the data directory, so that the user Postgres runs as can reach it and has its files on the volume too,
+// and chooses free addresses, the same for each life of the process.
 func newPilot(ctx context.Context, bin, mount, log, sync, gateway, key string) (*pilot, error) {
 	p := &pilot{bin: bin, data: filepath.Join(mount, "pilot"), mount: mount, log: log, sync: sync, gateway: gateway, key: key}
+	if err := os.MkdirAll(p.data, 0o711); err != nil { //nolint:gosec // Postgres runs as another user
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
 	var ports [4]int
 	for i := range ports {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -53,6 +57,9 @@ func newPilot(ctx context.Context, bin, mount, log, sync, gateway, key string) (
 	p.api, p.ingest, p.hooks, p.nats = at(0), at(1), at(2), ports[3]
 	return p, nil
 }
+
+// store is where the embedded server keeps its files.
+func (p *pilot) store() string { return filepath.Join(p.data, "nats") }
 
 func (p *pilot) natsURL() string { return "nats://127.0.0.1:" + strconv.Itoa(p.nats) }
 

@@ -13,10 +13,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/infra/natsserver"
 )
 
 const (
@@ -135,6 +137,9 @@ func (x *site) open(ctx context.Context, logFile string) (err error) {
 	if err := x.pilot.start(ctx); err != nil {
 		return err
 	}
+	if len(usersOf(x.vol.Mount)) == 0 {
+		return errors.New("open the site: Postgres does not run on the volume, so a cut would spare it")
+	}
 	if x.cust, err = newCustomer(x.pilot.api, x.pilot.data, x.set.Publishers); err != nil {
 		return err
 	}
@@ -188,11 +193,34 @@ func (x *site) cut(ctx context.Context, keep Keep) (Cut, error) {
 	}
 	began := time.Now()
 	if err := x.pilot.start(ctx); err != nil {
-		c.Lost = c.Acked // nobody can say otherwise
-		return c, err
+		var read error
+		c.Lost, read = x.lost(ctx, said.acked)
+		return c, errors.Join(err, read)
 	}
 	c.StartSecs = time.Since(began).Seconds()
 	return c, x.look(ctx, &c, said.acked)
+}
+
+// lost reads the log without pilot, which did not start on what the cut left.
+func (x *site) lost(ctx context.Context, acked []string) (_ int, err error) {
+	x.pilot.kill()
+	if err := x.pilot.gone(ctx); err != nil {
+		return 0, err
+	}
+	srv, err := natsserver.Start(ctx, natsserver.Config{
+		StoreDir: x.pilot.store(), Port: natsserver.RandomPort, Sync: natsserver.SyncDefault, Logger: zerolog.Nop(),
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the log without pilot: %w", err)
+	}
+	defer func() { err = errors.Join(err, srv.Stop(context.WithoutCancel(ctx))) }()
+	ids, err := acceptedIn(ctx, srv.ClientURL(), x.partitions)
+	if err != nil {
+		return 0, err
+	}
+	s := &story{accepted: ids}
+	lost, _ := s.missing(acked)
+	return len(lost), nil
 }
 
 // look compares what was promised with the log, the views and the gateway's ledger.
