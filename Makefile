@@ -30,7 +30,7 @@ each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$
 	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
-	fuzz-seeds fuzz cover model demo up bench crash powercut tools tools-nats ci clean
+	fuzz-seeds fuzz cover model sim demo up bench crash powercut tools tools-nats ci clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,14 @@ cover: ## HTML coverage of the last `make test`, and its least covered functions
 
 model: ## Check the dispatch protocol of docs/model with spin
 	@.ci/model
+
+sim: SEEDS = 5
+sim: ## Simulated days with every fault: SEEDS seeds from SEED on, HOURS and MESSAGES each; what failing ones leave is in bin/sim
+	@go test -C services -c -o $(CURDIR)/bin/sim.test ./sim
+	@cd services/sim && rm -f $(CURDIR)/bin/sim.json && status=0 && \
+	$(CURDIR)/bin/sim.test -test.run='^TestSeeds$$' -test.timeout=0 -sim.seeds=$(SEEDS) -sim.seed=$(or $(SEED),1) -sim.hours=$(or $(HOURS),24) \
+		-sim.messages=$(or $(MESSAGES),3000) -sim.keep=$(CURDIR)/bin/sim -sim.summary=$(CURDIR)/bin/sim.json || status=$$?; \
+	cat $(CURDIR)/bin/sim.json; exit $$status
 
 demo: build ## A finished story in a minute: free ports, simulated gateway and receiver
 	bin/pilot demo $(ARGS)

@@ -100,4 +100,3 @@ func (h *history) checkHooks() {
 		h.broke("hooks", k.message, "%s is not told", k.status)
 	}
 }
-

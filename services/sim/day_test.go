@@ -27,8 +27,9 @@ const (
 	envLog      = "PILOT_SIM_LOG" // a file for the logs of all parts
 )
 
-// settle is how long a run goes on after the last message is over: receipts come in, and are recorded.
-const settle = 3 * time.Hour
+// settle is how long a run goes on after the last message is over and the last receipt was posted: the gateway tries for 20 minutes to
+// hand one in.
+const settle = 30 * time.Minute
 
 // TestDay runs one seed in a bubble. A process has one bubble, so TestSeeds makes a process of it.
 func TestDay(t *testing.T) {
@@ -80,7 +81,7 @@ func (w *world) live() error {
 	for _, s := range seats[:2] {
 		w.fleet.start(s, false)
 	}
-	time.Sleep(time.Until(latest.Add(10*time.Minute)) + settle)
+	time.Sleep(time.Until(latest.Add(w.plan.latest())) + settle)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := w.dump(ctx)

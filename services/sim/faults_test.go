@@ -55,15 +55,19 @@ func ambiguous() []evolutionsim.Fault {
 }
 
 // broken are the faults that are no answers, in all their kinds and modes.
-func broken(r *rand.Rand) []evolutionsim.Fault {
+func (p *plan) broken(r *rand.Rand) []evolutionsim.Fault {
 	receipts := []string{"SERVER_ACK", "DELIVERY_ACK", "READ"}
 	some := receipts[r.IntN(3):]
 	out := []evolutionsim.Fault{
 		{Kind: "delay", When: "before", DelayMS: 1 + r.IntN(40_000)}, // beyond the limit it leaves after we gave up
 		{Kind: "delay", When: "after", DelayMS: 1 + r.IntN(40_000)},
-		{Kind: "hang", When: "before"}, {Kind: "hang", When: "after"}, {Kind: "reset", When: "before"}, {Kind: "reset", When: "after"},
-		{Kind: "unsaved"}, {Kind: "misroute", JID: "5519988887777@s.whatsapp.net"},
-		{Kind: "receipts", Mode: "late", DelayMS: r.IntN(7_200_000), JID: "123456789012345@lid"},
+		{Kind: "hang", When: "before"},
+		{Kind: "hang", When: "after"},
+		{Kind: "reset", When: "before"},
+		{Kind: "reset", When: "after"},
+		{Kind: "unsaved"},
+		{Kind: "misroute", JID: "5519988887777@s.whatsapp.net"},
+		{Kind: "receipts", Mode: "late", DelayMS: r.IntN(int(p.latest().Milliseconds())), JID: "123456789012345@lid"},
 	}
 	for _, mode := range []string{"lost", "duplicated", "reversed", "early", "error", "rowless"} {
 		out = append(out, evolutionsim.Fault{Kind: "receipts", Mode: mode, Statuses: some, Copies: 2 + r.IntN(2)})
@@ -95,7 +99,7 @@ func (p *plan) drawFaults(r *rand.Rand) {
 		case n < 5:
 			pool = ambiguous()
 		case n < 9:
-			pool = broken(r)
+			pool = p.broken(r)
 		default:
 			pool = sideways()
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	leaseTTL = 12 * time.Second
+	leaseTTL = 15 * time.Second
 	// takeover is how long it may last until a dispatcher works after another one stopped or it was started.
 	takeover = 2*leaseTTL + 2*time.Second
 )

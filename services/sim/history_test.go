@@ -115,7 +115,7 @@ func (h *history) story(id string) string {
 	for _, r := range m.recs {
 		body := fmt.Sprintf("%+v", r.Body)
 		if _, ok := r.Body.(*events.MessageQueued); ok {
-			body = string(r.Address)
+			body = r.Address
 		}
 		if b, ok := r.Body.(*events.DispatchClosed); ok && len(b.Messages) > 1 {
 			body = fmt.Sprintf("&{%s %s presumed:%t, of %d messages}", b.Reason, b.Code, b.Presumed, len(b.Messages))
@@ -130,8 +130,15 @@ func (h *history) story(id string) string {
 	for _, e := range h.ledger[id] {
 		fmt.Fprintf(&out, "  %s the gateway took it, key id %s, answered %s\n", clock(e.AcceptedAt), e.KeyID, clock(e.FinishedAt))
 	}
-	return out.String()
+	lines := strings.SplitAfter(out.String(), "\n")
+	if n := len(lines); n > maxLines {
+		lines = append(append(lines[:maxLines/2:maxLines/2], "  …\n"), lines[n-maxLines/2:]...)
+	}
+	return strings.Join(lines, "")
 }
+
+// maxLines bounds a story; its middle is left out.
+const maxLines = 40
 
 // clock shows a time of the run: day and time.
 func clock(t time.Time) string { return t.UTC().Format("02T15:04:05.000") }

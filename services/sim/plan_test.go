@@ -44,6 +44,9 @@ type action struct {
 	Do func(*world)
 }
 
+// latest is how late a receipt may come.
+func (p *plan) latest() time.Duration { return min(2*time.Hour, p.Length/4) }
+
 // newPlan draws a plan: the same for the same numbers.
 func newPlan(seed uint64, length time.Duration, messages int) plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
@@ -137,12 +140,12 @@ func (p *plan) draw(r *rand.Rand, at time.Duration, instance int, class events.C
 	case events.OTP:
 		m.Window = within(r, 30*time.Second, 10*time.Minute)
 	case events.Utility:
-		m.Window = within(r, 2*time.Minute, 3*time.Hour)
+		m.Window = within(r, 2*time.Minute, min(3*time.Hour, p.Length/2))
 	default:
-		m.Window = within(r, 10*time.Minute, 8*time.Hour)
+		m.Window = within(r, 10*time.Minute, min(6*time.Hour, p.Length/2))
 	}
 	if r.IntN(4) == 0 {
-		m.DeliverAt = within(r, time.Second, p.Length/2)
+		m.DeliverAt = within(r, time.Second, p.Length/3)
 	}
 	return m
 }

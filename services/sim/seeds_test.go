@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -18,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// What `make sim` sets. Without it the tests run one short seed.
+// What `make sim` sets.
 var (
-	seedCount   = flag.Int("sim.seeds", 0, "how many seeds to run; 0 runs one short one")
+	seedCount   = flag.Int("sim.seeds", 0, "how many seeds to run")
 	firstSeed   = flag.Uint64("sim.seed", 1, "the first seed")
 	simHours    = flag.Int("sim.hours", 24, "virtual hours of load and faults")
 	simMessages = flag.Int("sim.messages", 3000, "messages in that time")
@@ -29,18 +30,11 @@ var (
 	simKeep     = flag.String("sim.keep", "", "folder in which recordings and logs of failing seeds stay")
 )
 
-// The short seed of `make test`.
-const (
-	shortHours    = 1
-	shortMessages = 150
-)
-
-// TestSeeds runs seeds, each in a process of its own, and holds what they recorded to the invariants.
+// TestSeeds runs the seeds that `make sim` asks for, each in a process of its own, and holds what they recorded to the invariants.
 func TestSeeds(t *testing.T) {
 	n, hours, messages := *seedCount, *simHours, *simMessages
 	if n == 0 {
-		t.Parallel()
-		n, hours, messages = 1, shortHours, shortMessages
+		t.Skip("run by make sim; TestShortDay runs one short seed")
 	}
 	var mu sync.Mutex
 	violations := 0
@@ -77,24 +71,22 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// maxStories is how many violations of a seed are told with the story of their message.
+const maxStories = 3
+
 // runSeed runs one seed and gives the line to print of it and the number of violations.
 func runSeed(t *testing.T, seed uint64, hours, messages int) (string, int) {
 	began := time.Now()
 	replay := fmt.Sprintf("make sim SEEDS=1 SEED=%d HOURS=%d MESSAGES=%d", seed, hours, messages)
 	dir := t.TempDir()
-	log := filepath.Join(dir, "log")
-	out, err := bubble(t, dir, log, seed, hours, messages)
+	rec, err := bubble(t.Context(), dir, seed, hours, messages)
+	var h *history
+	if err == nil {
+		h, err = readHistory(rec)
+	}
 	if err != nil {
 		keep(t, seed, dir)
-		return fmt.Sprintf("seed %d did not run to its end: %v; replay: %s\n%s", seed, err, replay, tail(out)), 1
-	}
-	rec, err := readRecording(filepath.Join(dir, "recording.json"))
-	if err != nil {
-		return fmt.Sprintf("seed %d: %v", seed, err), 1
-	}
-	h, err := readHistory(rec)
-	if err != nil {
-		return fmt.Sprintf("seed %d: %v", seed, err), 1
+		return fmt.Sprintf("seed %d did not run to its end: %v; replay: %s", seed, err, replay), 1
 	}
 	found := check(h)
 	lived := time.Since(began)
@@ -104,28 +96,34 @@ func runSeed(t *testing.T, seed uint64, hours, messages int) (string, int) {
 		return line, 0
 	}
 	keep(t, seed, dir)
-	for _, v := range found[:min(len(found), 5)] {
-		line += "\n  " + v.String() + "\n" + h.story(v.MessageID)
+	for i, v := range found {
+		line += "\n  " + v.String()
+		if i < maxStories {
+			line += "\n" + h.story(v.MessageID)
+		}
 	}
 	return line + fmt.Sprintf("\n  %d violations; replay: %s", len(found), replay), len(found)
 }
 
 // bubble runs TestDay of a seed in a process of its own, on one processor: so scheduling varies little between runs of a seed.
-func bubble(t *testing.T, dir, log string, seed uint64, hours, messages int) ([]byte, error) {
+func bubble(ctx context.Context, dir string, seed uint64, hours, messages int) (recording, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return recording{}, err
 	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestDay$", "-test.timeout=30m")
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestDay$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), envSeed+"="+strconv.FormatUint(seed, 10), envHours+"="+strconv.Itoa(hours),
 		envMessages+"="+strconv.Itoa(messages), envDir+"="+dir, "GOMAXPROCS=1")
 	if *simKeep != "" {
-		cmd.Env = append(cmd.Env, envLog+"="+log)
+		cmd.Env = append(cmd.Env, envLog+"="+filepath.Join(dir, "log"))
 	}
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() { // the log's files need not outlive the run
 		cmd.Env = append(cmd.Env, "TMPDIR=/dev/shm")
 	}
-	return cmd.CombinedOutput()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return recording{}, fmt.Errorf("%w\n%s", err, tail(out))
+	}
+	return readRecording(filepath.Join(dir, "recording.json"))
 }
 
 // tail gives the end of an output that may hold thousands of goroutines.

@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+// The seed that every test run goes through.
+const (
+	shortSeed     = 7
+	shortHours    = 1
+	shortMessages = 200
+)
+
+// shortDay runs the short seed once for all tests.
+var shortDay = sync.OnceValues(func() (recording, error) {
+	dir, err := os.MkdirTemp("", "sim-")
+	if err != nil {
+		return recording{}, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // nothing of worth is left
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return bubble(ctx, dir, shortSeed, shortHours, shortMessages)
+})
+
+func short(t *testing.T) *history {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a day takes a while")
+	}
+	rec, err := shortDay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Tests break what they get.
+	rec.Calls, rec.Hooks, rec.Heard = slices.Clone(rec.Calls), slices.Clone(rec.Hooks), slices.Clone(rec.Heard)
+	rec.Ledgers, rec.Log = slices.Clone(rec.Ledgers), slices.Clone(rec.Log)
+	for i := range rec.Ledgers {
+		rec.Ledgers[i].Entries = slices.Clone(rec.Ledgers[i].Entries)
+	}
+	for i := range rec.Log {
+		rec.Log[i] = slices.Clone(rec.Log[i])
+	}
+	h, err := readHistory(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestShortDay(t *testing.T) {
+	t.Parallel()
+	h := short(t)
+	for _, v := range append(check(h), project(t, h)...) {
+		t.Errorf("%s\n%s", v, h.story(v.MessageID))
+	}
+	t.Log(h.summary(0, 0))
+}
+
+// Each invariant must notice what breaks it.
+func TestChecksNoticeWhatIsBroken(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		want string
+		with func(*recording)
+	}{
+		"a message vanishes":         {"I1", func(r *recording) { dropLast(r, events.TypeMessageQueued) }},
+		"an end is missing":          {"I1", func(r *recording) { dropLast(r, events.TypeDispatchClosed) }},
+		"an attempt calls twice":     {"I2", func(r *recording) { r.Calls = append(r.Calls, r.Calls[0]) }},
+		"a message leaves twice":     {"I2", leaveTwice},
+		"an outcome is not recorded": {"I2", func(r *recording) { dropFirst(r, events.TypeDispatchDeferred) }},
+		"a call without an intent":   {"I3", func(r *recording) { r.Calls[0].Group = 0 }},
+		"a call of another message":  {"I3", func(r *recording) { r.Calls[0].Text = "sim-99999" }},
+		"it leaves without a call":   {"I3", func(r *recording) { r.Calls = r.Calls[1:] }},
+		"two sends at once":          {"I4", func(r *recording) { r.Ledgers[0].MaxInFlight = map[string]int64{"inst-0": 2} }},
+		"a call after the deadline":  {"I5", func(r *recording) { r.Calls[0].At = r.Calls[0].At.Add(24 * time.Hour) }},
+		"it expires late":            {"I5", expireLate},
+		"a receipt twice":            {"receipts", func(r *recording) { again(r, events.TypeReceiptRead) }},
+		"a receipt is lost":          {"receipts", func(r *recording) { dropFirst(r, events.TypeReceiptDelivered) }},
+		"a transition is not told":   {"hooks", func(r *recording) { r.Hooks = r.Hooks[1:] }},
+		"a delivery without cause":   {"hooks", func(r *recording) { dropFirst(r, events.TypeReceiptRead) }},
+		"sent, and nothing left":     {"truth", func(r *recording) { r.Ledgers = nil }},
+		"the run has an error":       {"run", func(r *recording) { r.Errors = []string{"x"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := short(t).rec
+			c.with(&rec)
+			h, err := readHistory(rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := check(h)
+			if !slices.ContainsFunc(found, func(v violation) bool { return v.Invariant == c.want }) {
+				t.Errorf("no violation of %s among %v", c.want, found)
+			}
+		})
+	}
+}
+
+func typeOf(s events.Stored) string { return s.Header[events.HeaderType][0] }
+
+// dropLast and dropFirst take an event of a type out of the log.
+func dropLast(r *recording, wireType string) {
+	for p := range r.Log {
+		for i := len(r.Log[p]) - 1; i >= 0; i-- {
+			if typeOf(r.Log[p][i]) == wireType {
+				r.Log[p] = slices.Delete(r.Log[p], i, i+1)
+				return
+			}
+		}
+	}
+	panic("the short day has no " + wireType)
+}
+
+func dropFirst(r *recording, wireType string) {
+	for p := range r.Log {
+		if i := slices.IndexFunc(r.Log[p], func(s events.Stored) bool { return typeOf(s) == wireType }); i >= 0 {
+			r.Log[p] = slices.Delete(r.Log[p], i, i+1)
+			return
+		}
+	}
+	panic("the short day has no " + wireType)
+}
+
+// again appends a copy of an event.
+func again(r *recording, wireType string) {
+	for p := range r.Log {
+		if i := slices.IndexFunc(r.Log[p], func(s events.Stored) bool { return typeOf(s) == wireType }); i >= 0 {
+			s := r.Log[p][i]
+			s.Position.Sequence = uint64(len(r.Log[p]) + 1)
+			r.Log[p] = append(r.Log[p], s)
+			return
+		}
+	}
+	panic("the short day has no " + wireType)
+}
+
+func leaveTwice(r *recording) {
+	for g := range r.Ledgers {
+		for _, e := range r.Ledgers[g].Entries {
+			if strings.HasPrefix(marked.FindString(e.Text), "sim-") {
+				i := slices.IndexFunc(r.Calls, func(c call) bool {
+					return c.Instance == e.Instance && c.Text == marked.FindString(e.Text) && c.At.Equal(e.StartedAt)
+				})
+				r.Calls = append(r.Calls, r.Calls[i])
+				r.Ledgers[g].Entries = append(r.Ledgers[g].Entries, e)
+				return
+			}
+		}
+	}
+}
+
+func expireLate(r *recording) {
+	for p := range r.Log {
+		for i, s := range r.Log[p] {
+			if typeOf(s) == events.TypeDispatchClosed && strings.Contains(string(s.Data), events.ClosedExpired) {
+				r.Log[p][i].Time = s.Time.Add(100 * 24 * time.Hour)
+				return
+			}
+		}
+	}
+}
