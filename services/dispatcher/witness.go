@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/snapshots"
@@ -59,6 +61,7 @@ type keeping struct {
 	when time.Time
 	cost time.Duration
 	out  chan snapshot // to keep
+	mute bool          // the witness cannot be written, and that was said; belongs to watch
 }
 
 // expected is a mark that must be found, and who has it.
@@ -317,9 +320,15 @@ func (p *partition) testify(ctx context.Context, m snapshots.Mark, seen uint64) 
 		err = p.d.witness.Write(p.n.String(), m)
 	}
 	if err != nil {
-		p.d.log.Warn().Err(err).Stringer("partition", p.n).Msg("witness not written")
+		level := zerolog.WarnLevel
+		if p.keep.mute {
+			level = zerolog.DebugLevel
+		}
+		p.keep.mute = true
+		p.d.log.WithLevel(level).Err(err).Stringer("partition", p.n).Msg("witness not written: should the log lose events, this data directory will not notice")
 		return seen
 	}
+	p.keep.mute = false
 	return m.Sequence
 }
 
