@@ -4,6 +4,7 @@ package app
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"time"
 
@@ -106,6 +107,10 @@ func (c Config) Validate() error {
 	if _, err := acceptLog(c.AcceptLog); err != nil {
 		complain(true, err.Error())
 	}
+	if u, err := url.Parse(c.IngestURL); c.IngestURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+		complain(true, "--ingest-url is an http or https URL")
+	}
+	complain(c.LaneCap < 0, "--lane-cap is not negative")
 	complain(c.SuccessorWait <= c.SendLimit, "--successor-wait is longer than --send-limit: a call may be under way until then")
 	complain(len(c.LookUps) == 0, "--look-ups names at least one age")
 	for i, d := range c.LookUps {

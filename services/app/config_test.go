@@ -19,8 +19,9 @@ func TestConfigGivesEveryComplaintAtOnce(t *testing.T) {
 		t.Fatalf("the defaults do not hold: %v", err)
 	}
 	c.Partitions, c.SuccessorWait, c.LookUps, c.Replicas = 300, time.Second, []time.Duration{2, 1}, 3
+	c.IngestURL, c.LaneCap = "::", -1
 	err = c.Validate()
-	for _, flag := range []string{"--partitions", "--successor-wait", "--look-ups", "--replicas"} {
+	for _, flag := range []string{"--partitions", "--successor-wait", "--look-ups", "--replicas", "--ingest-url", "--lane-cap"} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("no word of %s in %v", flag, err)
 		}

@@ -18,7 +18,11 @@ var degrades = map[string]string{"dispatcher": "sending", "projector": "reads", 
 func (a *App) health(log *eventlog.Log) []api.Check {
 	checks := []api.Check{
 		{Name: "log", Run: func(ctx context.Context) error {
-			_, err := log.LastSequence(ctx, events.EventsStream(0))
+			var err error
+			for _, p := range a.p.partitions() {
+				_, e := log.LastSequence(ctx, events.EventsStream(p))
+				err = errors.Join(err, e)
+			}
 			if a.p.commit != nil {
 				err = errors.Join(err, a.p.commit.Err())
 			}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -107,7 +108,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 		Snapshots: kept, Witness: snapshots.NewWitness(cfg.witnessDir()), Checkpoint: a.checkpoint(),
 	})
 	a.sup.start(ctx, "dispatcher", d.Run)
-	a.ready["dispatcher"] = d.Ready
+	a.ready["dispatcher"] = func() error { return errors.Join(d.Ready(), d.Faults()) }
 	return nil
 }
 
