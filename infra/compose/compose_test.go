@@ -130,7 +130,7 @@ func TestPilotIsWhatTheProgramKnows(t *testing.T) {
 func TestStatePersists(t *testing.T) {
 	t.Parallel()
 	p := project(t)
-	for name, target := range map[string]string{"nats": "/data", "postgres": "/var/lib/postgresql/data"} {
+	for name, target := range map[string]string{"nats": "/data", "postgres": "/var/lib/postgresql/data", "pilot": "/data"} {
 		if !slices.ContainsFunc(p.Services[name].Volumes, func(v types.ServiceVolumeConfig) bool {
 			return v.Type == types.VolumeTypeVolume && v.Target == target
 		}) {
