@@ -49,7 +49,7 @@ func fleetMove(r *rand.Rand) func(*world) {
 				end(other)
 			}
 		}
-		time.Sleep(pause)
+		pass(pause)
 		w.fleet.start(seats[0], false)
 		if !alone {
 			w.fleet.start(seats[1], false)
