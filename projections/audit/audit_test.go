@@ -25,10 +25,21 @@ import (
 	"pilotstatus.dev/projections/schema"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child())
+	}
+	pgtest.Main(m)
+}
 
 // project makes the views of a world, as a running projector would.
 func project(t testing.TB, w *streamtest.World) *pgxpool.Pool {
+	t.Helper()
+	_, pool := projectURL(t, w)
+	return pool
+}
+
+func projectURL(t testing.TB, w *streamtest.World) (string, *pgxpool.Pool) {
 	t.Helper()
 	url := pgtest.Database(t)
 	cfg := rebuild.Config{URL: url, Schema: schema.Default, Partitions: w.Partitions, Source: rebuild.Streams{Log: w.Log}, Near: 1, NoVerify: true, Tick: 5 * time.Millisecond}
@@ -64,7 +75,7 @@ func project(t testing.TB, w *streamtest.World) *pgxpool.Pool {
 	}
 	stop()
 	running.Wait()
-	return pool
+	return url, pool
 }
 
 func verify(t testing.TB, w *streamtest.World, pool *pgxpool.Pool) (audit.Report, []audit.Finding) {

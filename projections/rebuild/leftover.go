@@ -68,15 +68,22 @@ func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// takeTurn connects and takes the one turn there is; closing the connection, or the end of the process, gives it back.
+// takeTurn connects and takes the one turn there is; closing the connection, or the end of the process, gives it back. A turn whose
+// holder has just gone is free only when its session has ended in Postgres, so it is waited for a little.
 func takeTurn(ctx context.Context, url, live string) (*pgx.Conn, error) {
 	conn, err := connect(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	var mine bool
-	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended('pilot rebuild ' || $1, 0))`, live).Scan(&mine)
-	if err == nil && !mine {
+	_, err = conn.Exec(ctx, `SET lock_timeout = '3s'`)
+	if err == nil {
+		_, err = conn.Exec(ctx, `SELECT pg_advisory_lock(hashtextextended('pilot rebuild ' || $1, 0))`, live)
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, `SET lock_timeout = 0`)
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == stateLockUnavailable {
 		err = ErrRunning
 	}
 	if err != nil {
@@ -113,7 +120,9 @@ const (
 	dropLimit = 30 * time.Second
 	dropTries = 5
 
-	stateDeadlock = "40P01" // https://www.postgresql.org/docs/current/errcodes-appendix.html
+	// https://www.postgresql.org/docs/current/errcodes-appendix.html
+	stateDeadlock        = "40P01"
+	stateLockUnavailable = "55P03"
 )
 
 func drop(ctx context.Context, conn *pgx.Conn, name string) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -183,15 +184,24 @@ func (c *auditMessageCmd) Run(s *session) (err error) {
 }
 
 func printStory(out io.Writer, story audit.Story) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "%s  instance %s, tenant %s, log read up to %d:%d\n\n", story.MessageID, story.Instance, story.Tenant, story.Partition, story.Head)
-	fmt.Fprintln(w, "POSITION\tSTORED\tEVENT\tATTEMPT\tSTAGE\tSTATUS\tATTEMPTS\tSUMMARY")
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s  instance %s, tenant %s, log read up to %d:%d\n\n", story.MessageID, story.Instance, story.Tenant, story.Partition, story.Head)
+	text.WriteString("POSITION\tSTORED\tEVENT\tATTEMPT\tSTAGE\tSTATUS\tATTEMPTS\tSUMMARY\n")
 	for _, e := range story.Events {
 		attempt := ""
 		if e.Attempt > 0 {
-			attempt = fmt.Sprint(e.Attempt)
+			attempt = strconv.Itoa(e.Attempt)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Position, e.Stored.Format("2006-01-02T15:04:05.000Z"), e.Event, attempt, e.Stage, e.Status, e.Attempts, e.Summary)
+		fmt.Fprintf(&text, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Position, e.Stored.Format("2006-01-02T15:04:05.000Z"), e.Event, attempt, e.Stage, e.Status, e.Attempts, e.Summary)
+	}
+	return aligned(out, text.String())
+}
+
+// aligned prints lines of cells, which tabs separate, as columns.
+func aligned(out io.Writer, text string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("print table: %w", err)
 	}
 	return w.Flush()
 }
@@ -231,19 +241,19 @@ func (c *auditVerifyCmd) Run(s *session) (err error) {
 		open = append(open, func(context.Context) error { pool.Close(); return nil })
 		cfg.Pool = pool
 	}
-	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	var table strings.Builder
 	printed := 0
 	cfg.OnFinding = func(f audit.Finding) {
 		if printed++; printed == 1 {
-			fmt.Fprintln(table, "KIND\tPLACE\tTABLE\tMESSAGE\tDETAIL")
+			table.WriteString("KIND\tPLACE\tTABLE\tMESSAGE\tDETAIL\n")
 		}
 		if printed <= c.Limit {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.Kind, f.Place(), f.Table, f.MessageID, f.Detail)
+			fmt.Fprintf(&table, "%s\t%s\t%s\t%s\t%s\n", f.Kind, f.Place(), f.Table, f.MessageID, f.Detail)
 		}
 	}
 	report, err := audit.Verify(s.ctx, cfg)
-	if flushed := table.Flush(); err == nil {
-		err = flushed
+	if printErr := aligned(s.stdout, table.String()); err == nil {
+		err = printErr
 	}
 	if err != nil {
 		return err
