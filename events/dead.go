@@ -3,8 +3,8 @@ package events
 // TypeDeadLetter is the wire name of what DEAD holds.
 const TypeDeadLetter = "dead.letter.v1"
 
-// Kinds of dead letters, the second token of a DEAD subject.
-const DeadFanout = "fanout" // an event of the log that cannot be told to customers
+// DeadFanout is the kind of a dead letter, the second token of a DEAD subject, of an event of the log that cannot be told to customers.
+const DeadFanout = "fanout"
 
 // DeadLetter points at an event that no code could process. The event itself stays where it is.
 type DeadLetter struct {
