@@ -2,8 +2,10 @@ package dispatcher
 
 import (
 	"testing"
+	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolutionsim"
 )
 
 // Rule R1: the fold is asked again right before the intent. A pause that was read after the message was chosen leaves no start in
@@ -27,9 +29,36 @@ func TestR1NoIntentOnceThePauseIsRead(t *testing.T) {
 	}
 	g.closed.Store(false)
 	g.open <- struct{}{}
+	<-time.After(time.Second) // in which nothing may happen
+	if n := r.count(id, events.TypeDispatchStarted); n != 0 {
+		t.Fatalf("%d starts\n%s", n, r.story(id))
+	}
 	r.instanceEvent(events.TypeInstanceResumed, "resumed")
 	r.awaitStage(id, events.StageDispatched)
-	if n := r.count(id, events.TypeDispatchStarted); n != 1 {
-		t.Fatalf("%d starts\n%s", n, r.story(id))
+}
+
+// Promise P5, rule R1: with sends that take a while, two dispatchers that both believe they lead never have two under way.
+func TestP5TwoDispatchersThatBothLeadNeverOverlap(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fault(evolutionsim.Fault{Kind: "delay", When: "before", DelayMS: 50, TextContains: "overlap"})
+	one, two := quick(), quick()
+	two.ID = "d2"
+	d1, _ := r.run(one)
+	d2, _ := r.run(two)
+	eventually(t, "one leads", func() bool { return d1.Leading() || d2.Leading() }, nil)
+	const n = 12
+	for range n {
+		r.accept(order{text: "overlap", class: events.ClassUtility})
+	}
+	eventually(t, "all dispatched", func() bool {
+		for _, d := range []*Dispatcher{d1, d2} {
+			d.leading.Store(true)
+			d.wakeAll(t.Context())
+		}
+		return r.ledger("overlap") >= n
+	}, nil)
+	if report := r.sim.Ledger(evolutionsim.Filter{}); report.Total != n || report.MaxInFlight[simName] > 1 {
+		t.Fatalf("%d sends for %d messages, %d at once", report.Total, n, report.MaxInFlight[simName])
 	}
 }
