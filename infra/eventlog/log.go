@@ -28,7 +28,7 @@ type Options struct {
 	// BackoffMin and BackoffMax bound the pause between tries, 25 ms and 1 s by default; half of it is random.
 	BackoffMin, BackoffMax time.Duration
 	// Heartbeat is what a waiting reader asks of the server, 5 s by default; a reader that misses two looks for the
-	// cause. At least 500 ms.
+	// cause. From 500 ms to 30 s.
 	Heartbeat time.Duration
 	// Inactive is how long the server keeps a tail's consumer that nobody reads, 30 s by default.
 	Inactive time.Duration
@@ -56,7 +56,7 @@ func (o Options) withDefaults() Options {
 			*d.field = d.value
 		}
 	}
-	o.Heartbeat = max(o.Heartbeat, 500*time.Millisecond) // what the server takes
+	o.Heartbeat = min(max(o.Heartbeat, 500*time.Millisecond), 30*time.Second) // what server and client library take
 	return o
 }
 
