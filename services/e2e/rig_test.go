@@ -6,17 +6,23 @@
 //   - unknown_test.go: outcomes that are unknown
 //   - outage_test.go: Postgres away, restarts, a process that is killed
 //   - privacy_test.go: no personal data where it does not belong
+//   - disposable_test.go: consumers and their state deleted or reset
+//   - nats_outage_test.go, disk_full_test.go, postgres_outage_test.go, gateway_outage_test.go: each neighbour away, slow, full or flapping
+//   - cluster_test.go: a leader lost while sending
 package e2e
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +35,14 @@ import (
 	"pilotstatus.dev/services/demo"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// TestMain lets twice as many tests run at once as usual: these wait more than they compute.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	pgtest.Main(m)
+}
 
 // rig is a running deployment with first data.
 type rig struct {
@@ -69,7 +82,7 @@ func quick(t *testing.T) app.Config {
 	}
 	cfg.Local(t.TempDir())
 	cfg.NATSSync = "default" // durability has its own tests; here speed counts
-	cfg.Partitions = 2
+	cfg.Partitions, cfg.AcceptLimit = 2, 4*time.Second
 	cfg.IntentBudget, cfg.SendLimit, cfg.SuccessorWait = time.Second, 1500*time.Millisecond, 2*time.Second
 	cfg.LookUps = []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}
 	cfg.PresumedAfter, cfg.Quiet, cfg.ProbeEvery = 500*time.Millisecond, 50*time.Millisecond, 200*time.Millisecond
@@ -79,6 +92,12 @@ func quick(t *testing.T) app.Config {
 
 // newRig starts everything; options change the configuration first.
 func newRig(t *testing.T, options ...func(*app.Config)) *rig {
+	t.Helper()
+	return newRigBehind(t, nil, options...)
+}
+
+// newRigBehind is newRig with something between Pilot and the gateway: front gets the gateway's URL and gives the one to use.
+func newRigBehind(t *testing.T, front func(gateway string) string, options ...func(*app.Config)) *rig {
 	t.Helper()
 	cfg := quick(t)
 	for _, o := range options {
@@ -94,7 +113,11 @@ func newRig(t *testing.T, options ...func(*app.Config)) *rig {
 	t.Cleanup(sim.Close)
 	r := &rig{t: t, cfg: cfg, logs: &logs{}, sim: sim}
 	r.start()
-	stage, err := demo.SetUp(t.Context(), r.app.Control(), demo.Outside{GatewayURL: sim.URL(), GatewayKey: sim.APIKey(), HookAddr: "127.0.0.1:0"}, r.logger())
+	gateway := sim.URL()
+	if front != nil {
+		gateway = front(gateway)
+	}
+	stage, err := demo.SetUp(t.Context(), r.app.Control(), demo.Outside{GatewayURL: gateway, GatewayKey: sim.APIKey(), HookAddr: "127.0.0.1:0"}, r.logger())
 	if err != nil {
 		t.Fatal(err)
 	}

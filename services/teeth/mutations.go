@@ -1,0 +1,97 @@
+package main
+
+// mutations are the protections that are taken out, one at a time.
+var mutations = []mutation{
+	{
+		without: "R1 the fence: the expected sequence",
+		patches: []patch{{"infra/eventlog/append.go", "\tmaps.Copy(header, more)\n", "\t_ = more\n"}},
+		pkg:     "infra/eventlog", test: "TestR1OnlyOneOfManyAppendersMovesTheGroup",
+	},
+	{
+		without: "R1 the fence, seen at the gateway",
+		patches: []patch{{"infra/eventlog/append.go", "\tmaps.Copy(header, more)\n", "\t_ = more\n"}},
+		pkg:     "services/dispatcher", test: "TestR1TwoDispatchersThatBothLeadCallOnce",
+	},
+	{
+		without: "R2 the nonce of a start",
+		patches: []patch{
+			{"services/dispatcher/turn.go", "landed = at.Nonce == s.nonce; landed &&", "landed = true; landed &&"},
+			{"services/dispatcher/turn.go", "at.State != message.AttemptOpen || at.Nonce != s.nonce {", "at.State != message.AttemptOpen {"},
+		},
+		pkg: "services/dispatcher", test: "TestR1TwoDispatchersThatBothLeadCallOnce",
+	},
+	{
+		without: "R2 the search for a lost acknowledgement",
+		patches: []patch{{"infra/eventlog/fence.go", "len(got) > 0 && got[0] == id {", "len(got) > 1 && got[0] == id {"}},
+		pkg:     "infra/eventlog", test: "TestR2RefusedButStoredIsMine",
+	},
+	{
+		without: "R1 the fold: one open start at a time",
+		patches: []patch{
+			{"events/queue/decide.go", "case len(q.ix.open) >= max(1, q.rules.Concurrency):", "case len(q.ix.open) >= 1000+q.rules.Concurrency:"},
+			{"events/queue/decide.go", "\t\tif o.Lane.Slot == e.Lane.Slot {", "\t\tif o.Lane.Slot == e.Lane.Slot+1 {"},
+		},
+		pkg: "services/dispatcher", test: "TestP5TwoDispatchersThatBothLeadNeverOverlap",
+	},
+	{
+		without: "R1 the fold asked again at the intent",
+		patches: []patch{{"services/dispatcher/turn.go", " || q.MayStart(j.id, now) != queue.HoldNone {", " {"}},
+		pkg:     "services/dispatcher", test: "TestR1NoIntentOnceThePauseIsRead",
+	},
+	{
+		without: "R3 the chain of the fenced group",
+		patches: []patch{{"events/queue/queue.go", "\tif l.prev != before {\n", "\tif l.prev != before && l.seq == 0 {\n"}},
+		pkg:     "events/queue", test: "TestR3ABrokenChainHoldsTheInstance",
+	},
+	{
+		without: "R4 the age at the write",
+		patches: []patch{{"services/dispatcher/turn.go", "\tif s.age(now) >= a.p.d.set.Budget || ", "\tif "}},
+		pkg:     "services/dispatcher", test: "TestR4IntentOlderThanItsBudgetIsNotCalled",
+	},
+	{
+		without: "R4 the deadline at the write",
+		patches: []patch{{"services/dispatcher/turn.go", " || !now.Before(j.deliverUntil) || ", " || "}},
+		pkg:     "services/dispatcher", test: "TestR4NoCallAfterTheDeadline",
+	},
+	{
+		without: "R4 the pause at the write",
+		patches: []patch{{"services/dispatcher/turn.go", " || a.q.Paused() || ", " || "}},
+		pkg:     "services/dispatcher", test: "TestR4PauseAfterTheIntentStopsTheCall",
+	},
+	{
+		without: "R8 the hold of an unknown attempt",
+		patches: []patch{{"events/queue/decide.go", "\t\treturn HoldUnknown\n", "\t\treturn HoldNone\n"}},
+		pkg:     "services/dispatcher", test: "TestC1SentBut400WithoutARowEndsPresumed",
+	},
+	{
+		without: "R9 the successor's wait",
+		patches: []patch{{"services/dispatcher/ends.go", "now.Sub(first) >= a.p.d.set.SuccessorWait {", "now.Sub(first) >= 0 {"}},
+		pkg:     "services/dispatcher", test: "TestR6R9OpenStartOfAnotherLife",
+	},
+	{
+		without: "rows and checkpoint in one transaction",
+		patches: []patch{{
+			"projections/projector/tx.go", "\tq.Queue(moveCheckpoint, View,",
+			"\tif err := p.pool.SendBatch(ctx, q).Close(); err != nil {\n\t\treturn result{}, err\n\t}\n\tq = &pgx.Batch{}\n\tq.Queue(moveCheckpoint, View,",
+		}},
+		pkg: "projections/projector", test: "TestNothingIsLostOrDoubledByACrash",
+	},
+	{
+		without: "one receipt for each message and state",
+		patches: []patch{
+			{"services/receipts/bind.go", "ID: m.id + \".\" + name, Type", "ID: m.id + \".\" + name + time.Now().String(), Type"},
+			{"services/receipts/bind.go", "\tcase cl.message.recorded[s.state]:", "\tcase false:"},
+		},
+		pkg: "services/receipts", test: "TestReceiptsBindOnceInAnyOrder",
+	},
+	{
+		without: "one id for each customer event",
+		patches: []patch{{"services/notifier/fanout.go", "ID: id[:idLength], Type", "ID: id[:idLength-6] + time.Now().Format(\"150405\"), Type"}},
+		pkg:     "services/e2e", test: "TestO2ResetConsumersSendNothingTwice",
+	},
+	{
+		without: "a request the transport cannot repeat",
+		patches: []patch{{"infra/evolution/client.go", "\treq.GetBody = nil", "\treq.Header.Set(\"Idempotency-Key\", \"x\")"}},
+		pkg:     "infra/evolution", test: "TestTheTransportNeverSendsTwice",
+	},
+}
