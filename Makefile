@@ -30,7 +30,7 @@ each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$
 	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
-	fuzz-seeds fuzz cover model sim demo up bench crash powercut tools tools-nats ci clean
+	fuzz-seeds fuzz cover model sim demo up bench teeth crash powercut tools tools-nats ci clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ crash: build ## Kill and stop real processes at every failpoint, SEEDS times
 powercut: build ## Cut the power under a running Pilot on ext4 and xfs, CUTS times: root, /dev/fuse, loop devices
 	go build -C infra -buildvcs=false -o $(CURDIR)/bin/powercut ./powercut/cmd
 	bin/powercut -pilot bin/pilot -cuts $(CUTS) $(ARGS)
+
+teeth: ## Take out one protection at a time: a test must notice each time (minutes)
+	@cd services && go run ./teeth
 
 tools: $(LINT) $(GOFUMPT) $(GOTESTSUM) ## Build the tools of infra/tools into .bin
 
