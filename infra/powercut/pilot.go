@@ -3,7 +3,7 @@
 package powercut
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -76,31 +76,22 @@ func (p *pilot) start(ctx context.Context) error {
 		"--nats-port", strconv.Itoa(p.nats), "--http-addr", p.api, "--ingest-addr", p.ingest, "--hook-addr", p.hooks,
 		"--gateway-url", p.gateway, "--gateway-key", p.key, "--log-level", "warn",
 		"--successor-wait", "2s", "--send-limit", "1500ms", "--intent-budget", "1s", "--look-ups", "200ms,500ms", "--quiet", "100ms", "--presumed-after", "1s")
-	p.cmd.Stderr, p.cmd.WaitDelay = logs, 5*time.Second
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return fmt.Errorf("start pilot: %w", err)
-	}
+	said := &sayer{word: ready, said: make(chan struct{})}
+	// A child that keeps the output open after the process has ended is not waited for longer than the delay.
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = said, logs, 5*time.Second
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("start pilot: %w", err)
 	}
-	cmd, up := p.cmd, make(chan struct{})
+	cmd := p.cmd
 	p.done = make(chan struct{})
 	go func() {
-		scan := bufio.NewScanner(out)
-		for said := false; scan.Scan(); {
-			if !said && strings.Contains(scan.Text(), ready) {
-				said = true
-				close(up)
-			}
-		}
 		p.end = cmd.Wait()
 		close(p.done)
 	}()
 	limit := time.NewTimer(startLimit)
 	defer limit.Stop()
 	select {
-	case <-up:
+	case <-said.said:
 		return nil
 	case <-p.done:
 		p.cmd = nil
@@ -110,6 +101,28 @@ func (p *pilot) start(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// sayer closes said once the word has been written to it.
+type sayer struct {
+	word string
+	said chan struct{}
+	seen []byte // the end of what was written: it may be the beginning of the word
+	over bool
+}
+
+func (s *sayer) Write(b []byte) (int, error) {
+	if s.over {
+		return len(b), nil
+	}
+	s.seen = append(s.seen, b...)
+	if bytes.Contains(s.seen, []byte(s.word)) {
+		s.over, s.seen = true, nil
+		close(s.said)
+		return len(b), nil
+	}
+	s.seen = s.seen[max(0, len(s.seen)-len(s.word)):]
+	return len(b), nil
 }
 
 // kill ends the process and everything that runs on the volume at once, without waiting: under a failing disk nobody can end.

@@ -4,6 +4,7 @@ package powercut
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -71,12 +72,47 @@ func TestStartSeesAnEndAndStopIsOrderly(t *testing.T) {
 	if raw, err := os.ReadFile(p.log); err != nil || string(raw) != "no port\n" {
 		t.Errorf("log = %q, %v", raw, err)
 	}
-	p = fakePilot(t, `trap 'kill $!; exit 0' TERM; echo "Send a message:"; sleep 600 & wait`)
+	p = fakePilot(t, `sleep 600 & trap "kill $!; exit 0" TERM; echo "Send a message:"; wait`)
 	if err := p.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.stop(t.Context()); err != nil {
 		t.Errorf("stop = %v", err)
+	}
+}
+
+// A child that outlives the process and holds its output cannot hold up who waits for the end.
+func TestAChildThatHoldsTheOutputDelaysNoEnd(t *testing.T) {
+	t.Parallel()
+	p := fakePilot(t, `(cd "$MOUNT" && exec sleep 600) & trap 'exit 0' TERM; echo "Send a message:"; wait`)
+	p.bin = wrapped(t, p.bin, p.mount)
+	if err := p.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !poll(t.Context(), 10*time.Second, func() bool { return len(usersOf(p.mount)) == 1 }) {
+		t.Fatalf("users of the volume: %v", usersOf(p.mount))
+	}
+	if err := p.stop(t.Context()); !errors.Is(err, exec.ErrWaitDelay) {
+		t.Errorf("stop = %v, want exec.ErrWaitDelay", err)
+	}
+	p.kill()
+	if err := p.gone(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSayerFindsAWordInPieces(t *testing.T) {
+	t.Parallel()
+	s := &sayer{word: ready, said: make(chan struct{})}
+	for _, piece := range []string{"Send a", " note. Send a mes", "sage:", " and again: " + ready} {
+		if n, err := s.Write([]byte(piece)); n != len(piece) || err != nil {
+			t.Fatalf("write = %d, %v", n, err)
+		}
+	}
+	select {
+	case <-s.said:
+	default:
+		t.Error("not said")
 	}
 }
 
