@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func (r *rig) last() uint64 { return uint64(len(r.history())) }
 func (r *rig) disagrees(d *Dispatcher) *snapshots.Disagreement {
 	r.t.Helper()
 	var found *snapshots.Disagreement
-	eventually(r.t, "disagreement", func() bool { return errors.As(d.Ready(), &found) }, nil)
+	eventually(r.t, "disagreement", func() bool { return errors.As(d.Ready(), &found) }, func() string { return fmt.Sprint("ready: ", d.Ready()) })
 	return found
 }
 
@@ -198,6 +199,10 @@ func TestLogReplacedUnderARunningDispatcher(t *testing.T) {
 	d, _ := r.run(set)
 	r.awaitStage(r.accept(order{text: "first"}), events.StageDispatched)
 	r.awaitFolded(d)
+	eventually(t, "a look at the log as it is", func() bool {
+		m, err := r.witness.Read(r.p.String())
+		return err == nil && m.Sequence == r.last()
+	}, nil)
 	r.rewind(1)
 	var ids []string
 	for range 4 {
