@@ -3,7 +3,6 @@ package eventlog
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 )
 
 // Options tune a Log. Zero values take the defaults.
@@ -88,15 +88,7 @@ func (l *Log) try(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // pause waits before try n (0-based) is repeated; false when ctx ended.
 func (l *Log) pause(ctx context.Context, n int) bool {
-	d := min(l.opts.BackoffMin<<min(n, 16), l.opts.BackoffMax)
-	t := time.NewTimer(d/2 + rand.N(d/2+1)) //nolint:gosec // spreads load, keeps no secret
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return await.Backoff(ctx, l.opts.BackoffMin, l.opts.BackoffMax, n)
 }
 
 // partitions maps the names of partitioned streams to their partition.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/topology"
 )
@@ -181,16 +182,7 @@ func wantCode(t testing.TB, err error, code events.Code) {
 // eventually polls until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never: %s", what)
-		}
-	}
+	awaittest.Eventually(t, 20*time.Second, 5*time.Millisecond, what, cond, nil)
 }
 
 func within(t testing.TB, d time.Duration) context.Context {

@@ -109,17 +109,6 @@ func passing(err error) bool {
 	}, func(sign string) bool { return strings.Contains(exit.lines, sign) })
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func freePort(ctx context.Context) (int, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))

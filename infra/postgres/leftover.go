@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/infra/await"
 )
 
 const leftoverStep = 5 * time.Second
@@ -44,7 +46,7 @@ func stopLeftover(ctx context.Context, cluster string, log zerolog.Logger) error
 		}
 		step, cancel := context.WithTimeout(ctx, leftoverStep)
 		for runs(step, pid, cluster) {
-			if !pause(step, readyPoll) {
+			if !await.Elapsed(step, readyPoll) {
 				break
 			}
 		}

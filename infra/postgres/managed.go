@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/filelock"
 )
 
@@ -188,7 +189,7 @@ func (m *Managed) start(ctx context.Context) error {
 		if err = m.launch(ctx); err == nil {
 			return m.ensureDatabase(ctx)
 		}
-		if !passing(err) || !pause(ctx, retryPause) {
+		if !passing(err) || !await.Elapsed(ctx, retryPause) {
 			return err
 		}
 		if m.cfg.Port == 0 && m.proc == nil { // never up yet: nobody knows the port

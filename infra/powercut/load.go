@@ -3,11 +3,9 @@
 package powercut
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"pilotstatus.dev/infra/apicall"
 )
 
 const (
@@ -103,7 +103,7 @@ func (c *customer) post(ctx context.Context) (id string, status int, text string
 	var out struct {
 		ID string `json:"id"`
 	}
-	status, raw, err := c.call(ctx, http.MethodPost, "/v1/messages/send", key, body)
+	status, raw, err := apicall.Do(ctx, c.http, http.MethodPost, c.api+"/v1/messages/send", key, body)
 	if err == nil && status == http.StatusAccepted {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -112,7 +112,7 @@ func (c *customer) post(ctx context.Context) (id string, status int, text string
 
 // stage reads a message, from Postgres.
 func (c *customer) stage(ctx context.Context, id string) (string, error) {
-	status, raw, err := c.call(ctx, http.MethodGet, "/v1/messages/"+id, c.live, nil)
+	status, raw, err := apicall.Do(ctx, c.http, http.MethodGet, c.api+"/v1/messages/"+id, c.live, nil)
 	if err != nil {
 		return "", err
 	}
@@ -123,30 +123,4 @@ func (c *customer) stage(ctx context.Context, id string) (string, error) {
 		return "", fmt.Errorf("read message: %d %s", status, raw)
 	}
 	return m.Stage, nil
-}
-
-func (c *customer) call(ctx context.Context, method, path, key string, body any) (int, []byte, error) {
-	var payload io.Reader
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, fmt.Errorf("encode request: %w", err)
-		}
-		payload = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.api+path, payload)
-	if err != nil {
-		return 0, nil, fmt.Errorf("make request: %w", err)
-	}
-	req.Header.Set("x-api-key", key)
-	if payload != nil {
-		req.Header.Set("content-type", "application/json")
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	return res.StatusCode, raw, err
 }

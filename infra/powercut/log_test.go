@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/topology"
@@ -51,7 +52,7 @@ func TestFollowTellsWhatBecameOfMessages(t *testing.T) {
 		if _, err := l.AppendFenced(ctx, 1, "i", end, 0); err != nil {
 			return err
 		}
-		if !poll(ctx, 10*time.Second, func() bool { _, open := s.missing([]string{"m1"}); return open == 0 }) {
+		if !await.Until(ctx, 10*time.Second, pollEvery, func() bool { _, open := s.missing([]string{"m1"}); return open == 0 }) {
 			t.Error("the end of m1 was not seen")
 		}
 		cancel()

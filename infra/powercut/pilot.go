@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pilotstatus.dev/infra/await"
 )
 
 const (
@@ -145,7 +147,7 @@ func (p *pilot) gone(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if !poll(ctx, detachLimit, func() bool {
+	if !await.Until(ctx, detachLimit, pollEvery, func() bool {
 		pids := usersOf(p.mount)
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pilotstatus.dev/infra/await"
 )
 
 // fakePilot is a program that starts a child on the volume and says what pilot says.
@@ -38,7 +40,7 @@ func TestKillEndsWhateverRunsOnTheVolume(t *testing.T) {
 	if err := p.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !poll(t.Context(), 10*time.Second, func() bool { return len(usersOf(p.mount)) == 1 }) {
+	if !await.Until(t.Context(), 10*time.Second, pollEvery, func() bool { return len(usersOf(p.mount)) == 1 }) {
 		t.Fatalf("users of the volume: %v", usersOf(p.mount))
 	}
 	p.kill()
@@ -89,7 +91,7 @@ func TestAChildThatHoldsTheOutputDelaysNoEnd(t *testing.T) {
 	if err := p.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !poll(t.Context(), 10*time.Second, func() bool { return len(usersOf(p.mount)) == 1 }) {
+	if !await.Until(t.Context(), 10*time.Second, pollEvery, func() bool { return len(usersOf(p.mount)) == 1 }) {
 		t.Fatalf("users of the volume: %v", usersOf(p.mount))
 	}
 	if err := p.stop(t.Context()); !errors.Is(err, exec.ErrWaitDelay) {
@@ -174,7 +176,7 @@ func TestRunOfATool(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if poll(ctx, time.Minute, func() bool { return false }) {
+	if await.Until(ctx, time.Minute, pollEvery, func() bool { return false }) {
 		t.Error("poll of nothing")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/infra/natsserver"
@@ -245,7 +246,7 @@ func (x *site) look(ctx context.Context, c *Cut, acked []string) error {
 		lost, _ := s.missing(acked)
 		c.Lost = len(lost)
 		open := 0
-		ended := poll(reading, endLimit, func() bool {
+		ended := await.Until(reading, endLimit, pollEvery, func() bool {
 			_, open = s.missing(acked)
 			return open == 0
 		})
@@ -287,7 +288,7 @@ func (x *site) views(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		g.Go(func() error {
 			var last error
-			if !poll(ctx, 30*time.Second, func() bool {
+			if !await.Until(ctx, 30*time.Second, pollEvery, func() bool {
 				stage, err := x.cust.stage(ctx, id)
 				if last = err; err == nil && stage != "DELIVERED" && stage != "READ" && stage != "FAILED" {
 					last = fmt.Errorf("it is %s", stage)

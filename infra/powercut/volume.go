@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"pilotstatus.dev/infra/await"
 )
 
 const (
@@ -163,7 +165,7 @@ func (v *Volume) detach(ctx context.Context, lazy bool) error {
 		_, err := os.Stat(filepath.Join("/sys/block", filepath.Base(v.device), "loop", "backing_file"))
 		return errors.Is(err, os.ErrNotExist)
 	}
-	if !poll(ctx, detachLimit, released) {
+	if !await.Until(ctx, detachLimit, pollEvery, released) {
 		return fmt.Errorf("detach %s: still in use after %s", v.device, detachLimit)
 	}
 	v.device = ""
@@ -199,20 +201,4 @@ func run(ctx context.Context, args ...string) (string, error) {
 func mounted(dir string) bool {
 	raw, err := os.ReadFile("/proc/self/mounts")
 	return err == nil && strings.Contains(string(raw), " "+dir+" ")
-}
-
-// poll asks until something holds, at most for d.
-func poll(ctx context.Context, d time.Duration, holds func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return holds()
-		}
-	}
-	return true
 }

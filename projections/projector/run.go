@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 )
 
 // Source reads the log of a partition.
@@ -41,7 +40,7 @@ func (p *Projector) Run(ctx context.Context, partition events.Partition, src Sou
 		}
 		p.cfg.Logger.Warn().Err(err).Stringer("partition", partition).Int("failures", failures+1).Msg("view waits")
 		r.waits(err)
-		p.pause(ctx, failures)
+		await.Backoff(ctx, p.cfg.RetryMin, p.cfg.RetryMax, failures)
 	}
 	return nil //nolint:nilerr // the end of ctx is how a projector is stopped
 }
@@ -128,19 +127,5 @@ func (r *runner) grow() {
 	}
 	if r.successes++; r.successes >= growAfter {
 		r.size, r.successes = min(2*r.size, r.p.cfg.BatchMax), 0
-	}
-}
-
-// pause waits a random part of a bound that doubles with each failure, or until ctx ends.
-func (p *Projector) pause(ctx context.Context, failures int) {
-	bound := p.cfg.RetryMin
-	for range min(failures, 20) {
-		bound = min(2*bound, p.cfg.RetryMax)
-	}
-	t := time.NewTimer(bound/2 + rand.N(bound/2+1)) //nolint:gosec // jitter, no secret
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }

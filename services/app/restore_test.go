@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await/awaittest"
 )
 
 // A store that is put back from an older copy makes a process unready, in the partition concerned, until an operator's word.
@@ -114,13 +115,5 @@ func probe(t *testing.T, a *App) (int, string) {
 
 func await(t *testing.T, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatal("not seen in time")
-		}
-		<-tick.C
-	}
+	awaittest.Eventually(t, 30*time.Second, 20*time.Millisecond, "what the test waits for", ok, nil)
 }

@@ -1,20 +1,19 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/apicall"
 	"pilotstatus.dev/infra/apikey"
 	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/services/app"
@@ -147,30 +146,15 @@ func (r *rig) define(ctx context.Context) error {
 
 // post sends one message from an instance.
 func (r *rig) post(ctx context.Context, instance, n int) error {
-	body, err := json.Marshal(map[string]any{
+	status, raw, err := apicall.Do(ctx, r.client, http.MethodPost, r.app.URLs().API+"/v1/messages/send", r.keys[instance], map[string]any{
 		"templateId": tplName, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+n%20),
 		"variables": map[string]string{"n": fmt.Sprint(n)},
 	})
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.app.URLs().API+"/v1/messages/send", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("x-api-key", r.keys[instance])
-	req.Header.Set("content-type", "application/json")
-	res, err := r.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
-	if err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("send answered %d: %s", res.StatusCode, raw)
+	if status != http.StatusAccepted {
+		return fmt.Errorf("send answered %d: %s", status, raw)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/services/control"
 )
 
@@ -28,16 +29,7 @@ func run(t *testing.T, f *control.Feed) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	limit := time.After(15 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
+	awaittest.Eventually(t, 15*time.Second, 5*time.Millisecond, what, ok, nil)
 }
 
 func name(f *control.Feed, id string) (n string) {

@@ -13,6 +13,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/webhook"
+	"pilotstatus.dev/infra/apicall"
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
@@ -193,7 +194,7 @@ func (d *deployment) judgeViews(ctx context.Context, v *verdict, states map[stri
 		want := string(s.View().Stage)
 		got := ""
 		_ = d.chain.wait(ctx, 5*time.Second, func() bool { // a view may be behind for a moment
-			status, raw, err := d.load.call(ctx, http.MethodGet, "/v1/messages/"+id, key, nil)
+			status, raw, err := apicall.Do(ctx, d.load.client, http.MethodGet, d.load.base+"/v1/messages/"+id, key, nil)
 			var out struct {
 				Stage string `json:"stage"`
 			}

@@ -1,15 +1,15 @@
 package crash
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"sync"
 	"time"
+
+	"pilotstatus.dev/infra/apicall"
 )
 
 // load sends messages and keeps what was promised for each.
@@ -37,7 +37,7 @@ func (l *load) post(ctx context.Context, instance int, text string) (string, err
 	l.mu.Lock()
 	l.texts[text] = ""
 	l.mu.Unlock()
-	status, raw, err := l.call(ctx, http.MethodPost, "/v1/messages/send", l.keys[instance], map[string]any{
+	status, raw, err := apicall.Do(ctx, l.client, http.MethodPost, l.base+"/v1/messages/send", l.keys[instance], map[string]any{
 		"text": text, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+instance),
 		"deliverUntil": time.Now().Add(window).UTC().Format(time.RFC3339Nano),
 	})
@@ -71,31 +71,4 @@ func (l *load) sent() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.texts)
-}
-
-func (l *load) call(ctx context.Context, method, path, key string, body any) (int, []byte, error) {
-	var payload io.Reader
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, fmt.Errorf("encode request: %w", err)
-		}
-		payload = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, l.base+path, payload)
-	if err != nil {
-		return 0, nil, fmt.Errorf("make request: %w", err)
-	}
-	req.Header.Set("content-type", "application/json")
-	req.Header.Set("x-api-key", key)
-	res, err := l.client.Do(req)
-	if err != nil {
-		return 0, nil, fmt.Errorf("call the api: %w", err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 1<<22))
-	if err != nil {
-		return 0, nil, fmt.Errorf("read the answer of the api: %w", err)
-	}
-	return res.StatusCode, raw, nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"pilotstatus.dev/infra/await"
 )
 
 // most is how late a pass is drawn for, by point, where it is not the default: the passes that the load is sure to bring.
@@ -129,25 +131,14 @@ func (t *trial) send(ctx context.Context, instance int, given *atomic.Int64) err
 		if err != nil {
 			pause = 200 * time.Millisecond
 		}
-		if !t.idle(ctx, pause) {
+		if !await.Elapsed(ctx, pause) {
 			break
 		}
 		if int(n) >= t.target { // enough: what follows only serves to reach the point
-			t.idle(ctx, 200*time.Millisecond)
+			await.Elapsed(ctx, 200*time.Millisecond)
 		}
 	}
 	return ctx.Err()
-}
-
-func (t *trial) idle(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // fault waits for the pass, and puts right what it did: a killed process is started again, a stopped one goes on.
@@ -165,14 +156,14 @@ func (t *trial) fault(ctx context.Context, armed *process) error {
 		if !armed.killed() {
 			return fmt.Errorf("%s ended by itself: %s", armed.name, armed.cmd.ProcessState)
 		}
-		t.idle(ctx, time.Duration(t.draw.Int64N(int64(time.Second)))) // seeded: when it comes back
+		await.Elapsed(ctx, time.Duration(t.draw.Int64N(int64(time.Second)))) // seeded: when it comes back
 		return t.d.start(ctx, of(t.role)[0], "")
 	}
 	pause := successorWait + time.Second
 	if t.role == "dispatcher" { // the lease goes, the successor takes over and calls the open starts unknown
 		pause += leaseTTL
 	}
-	t.idle(ctx, pause+time.Duration(t.draw.Int64N(int64(time.Second))))
+	await.Elapsed(ctx, pause+time.Duration(t.draw.Int64N(int64(time.Second))))
 	select {
 	case <-armed.done:
 		return errors.New("the stopped process ended")

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,9 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"pilotstatus.dev/infra/apicall"
+	"pilotstatus.dev/infra/await"
 )
 
 // Result is the last line of a demonstration.
@@ -114,8 +116,8 @@ func (p *Player) awaitRead(ctx context.Context, s sent) error {
 		if m.Status == "READ" {
 			return nil
 		}
-		if err := wait(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("%s stayed %s (%s): %w", s.ID, m.Status, m.Stage, err)
+		if !await.Elapsed(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("%s stayed %s (%s): %w", s.ID, m.Status, m.Stage, ctx.Err())
 		}
 	}
 }
@@ -155,8 +157,8 @@ func (p *Player) awaitHooks(ctx context.Context, all []sent) ([]Hook, error) {
 		if len(hooks) >= len(all)*eventsPerMessage {
 			return hooks, nil
 		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("%d webhooks came: %w", len(hooks), err)
+		if !await.Elapsed(ctx, 20*time.Millisecond) {
+			return nil, fmt.Errorf("%d webhooks came: %w", len(hooks), ctx.Err())
 		}
 	}
 }
@@ -190,46 +192,14 @@ func (p *Player) showLedger(ctx context.Context, r *Result) error {
 
 // call makes one HTTP call and decodes the answer.
 func (p *Player) call(ctx context.Context, method, url, key string, body any, want int, into any) error {
-	var payload io.Reader
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		payload = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, url, payload)
+	status, raw, err := apicall.Do(ctx, client, method, url, key, body)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("content-type", "application/json")
-	if key != "" {
-		req.Header.Set("x-api-key", key)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	if err != nil {
-		return err
-	}
-	if res.StatusCode != want {
-		return fmt.Errorf("%s %s answered %d: %s", method, req.URL.Path, res.StatusCode, raw)
+	if status != want {
+		return fmt.Errorf("%s %s answered %d: %s", method, url, status, raw)
 	}
 	return json.Unmarshal(raw, into)
 }
 
 var client = &http.Client{Timeout: 20 * time.Second}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 )
@@ -166,7 +167,7 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 			if !errors.Is(err, eventlog.ErrLeaseHeld) {
 				d.log.Warn().Err(err).Msg("lease")
 			}
-			sleep(ctx, every)
+			await.Elapsed(ctx, every)
 			continue
 		}
 		d.hold(ctx, lease, every)
@@ -183,7 +184,7 @@ func (d *Dispatcher) hold(ctx context.Context, lease *eventlog.Lease, every time
 	d.wakeAll(ctx)
 	renewed := time.Now()
 	for {
-		sleep(ctx, every)
+		await.Elapsed(ctx, every)
 		if ctx.Err() != nil {
 			free, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()

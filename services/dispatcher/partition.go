@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 )
 
@@ -103,7 +104,7 @@ func (p *partition) follow(ctx, hard context.Context) {
 		p.mu.Unlock()
 		p.d.metrics.stopped.WithLabelValues(p.n.String()).Set(1)
 		p.d.log.Error().Err(err).Stringer("partition", p.n).Msg("partition stopped: its log cannot be followed")
-		sleep(hard, followAgain)
+		await.Elapsed(hard, followAgain)
 		if hard.Err() != nil {
 			return
 		}

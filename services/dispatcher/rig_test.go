@@ -20,6 +20,7 @@ import (
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/events/template"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/evolutionsim"
@@ -315,19 +316,7 @@ func (r *rig) story(id string) string {
 // eventually polls to a deadline.
 func eventually(t testing.TB, what string, ok func() bool, say func() string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			text := ""
-			if say != nil {
-				text = say()
-			}
-			t.Fatalf("not seen in time: %s\n%s", what, text)
-		}
-		<-tick.C
-	}
+	awaittest.Eventually(t, 20*time.Second, 10*time.Millisecond, what, ok, say)
 }
 
 // ledger counts what the gateway took of a text.

@@ -9,6 +9,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/evolution"
 )
 
@@ -23,7 +24,7 @@ func (a *actor) settle(ctx context.Context, j job, s *intent, out outcome) {
 			break
 		}
 		a.log.Warn().Err(err).Str("message", j.id).Int("attempt", j.attempt).Msg("outcome not confirmed")
-		sleep(ctx, wait.NextBackOff())
+		await.Elapsed(ctx, wait.NextBackOff())
 	}
 	a.report(j, s, out)
 	if out.result.ForeignJID {
@@ -164,13 +165,4 @@ func (a *actor) report(j job, s *intent, out outcome) {
 		Bool("called", out.called).Int("http_status", out.result.Status).Dur("elapsed", out.elapsed).
 		Dur("waited", s.begun.Sub(j.acceptedAt)).Str("position", events.Position{Partition: a.p.n, Sequence: s.seq}.String()).
 		AnErr("cause", out.result.Err).Msg("attempt")
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -29,6 +29,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"pilotstatus.dev/infra/apicall"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/infra/postgres/pgtest"
 	"pilotstatus.dev/services/app"
@@ -180,27 +182,7 @@ func (r *rig) do(method, path, key string, body any) (int, map[string]any) {
 }
 
 func call(ctx context.Context, method, url, key string, body any) (int, []byte, error) {
-	var payload io.Reader
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, err
-		}
-		payload = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, url, payload)
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("content-type", "application/json")
-	req.Header.Set("x-api-key", key)
-	res, err := client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	return res.StatusCode, raw, err
+	return apicall.Do(ctx, client, method, url, key, body)
 }
 
 // send sends free text from the own instance and gives the message id.
@@ -306,19 +288,7 @@ func (r *rig) awaitHook(id, event string) {
 // eventually polls to a deadline.
 func eventually(t *testing.T, what string, ok func() bool, say func() string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			text := ""
-			if say != nil {
-				text = say()
-			}
-			t.Fatalf("not seen in time: %s\n%s", what, text)
-		}
-		<-tick.C
-	}
+	awaittest.Eventually(t, 30*time.Second, 20*time.Millisecond, what, ok, say)
 }
 
 // freeAddr gives a loopback address that was free a moment ago, for a process that must come back to it.

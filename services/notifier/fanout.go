@@ -13,6 +13,7 @@ import (
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/webhook"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/failpoint"
 )
@@ -146,7 +147,7 @@ func (f *Fanout) Run(ctx context.Context) error {
 		})
 	})
 	group.Go(func() error {
-		if !await(ctx, f.warm) || !await(ctx, f.catalog.Ready()) {
+		if !await.Closed(ctx, f.warm) || !await.Closed(ctx, f.catalog.Ready()) {
 			return ctx.Err()
 		}
 		return f.log.Consume(ctx, eventlog.DurableConfig{
@@ -343,13 +344,4 @@ func (f *Fanout) rebuild(ctx context.Context, instance string, about events.Clos
 		return message.State{}, fmt.Errorf("read the message again: %w", err)
 	}
 	return state, nil
-}
-
-func await(ctx context.Context, c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

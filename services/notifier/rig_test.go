@@ -18,6 +18,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/template"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/infra/streamtest"
@@ -83,7 +84,7 @@ func (r *rig) run(f func(context.Context) error) (stop func()) {
 func (r *rig) fanout(s FanoutSettings) (stop func()) {
 	f := NewFanout(r.log, r.feed, r.keys, partition, s)
 	stop = r.run(f.Run)
-	if !await(r.ctx(), f.Warm()) {
+	if !await.Closed(r.ctx(), f.Warm()) {
 		r.t.Fatal("the fan-out does not get warm")
 	}
 	return stop

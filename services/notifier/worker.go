@@ -10,6 +10,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 )
 
@@ -110,7 +111,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.client.close()
 	changed, stop := w.catalog.Watch()
 	defer stop()
-	if !await(ctx, w.catalog.Ready()) {
+	if !await.Closed(ctx, w.catalog.Ready()) {
 		return ctx.Err()
 	}
 	serving := map[string]running{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/failpoint"
 )
@@ -212,7 +213,7 @@ func (c *Correlator) reach(ctx context.Context, instance string, seq uint64) err
 		if at >= seq {
 			return nil
 		}
-		if !await(ctx, moved) {
+		if !await.Closed(ctx, moved) {
 			return fmt.Errorf("read the fenced group up to %d: %w", seq, ctx.Err())
 		}
 	}

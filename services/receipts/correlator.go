@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 )
 
@@ -141,20 +142,20 @@ func (c *Correlator) Run(ctx context.Context) error {
 		}, logRead, c.takeEvent)
 	})
 	group.Go(func() error {
-		if !await(ctx, logRead) {
+		if !await.Closed(ctx, logRead) {
 			return ctx.Err()
 		}
 		return c.follow(ctx, eventlog.TailConfig{Stream: events.ReceiptsStream(c.partition), FromTime: from}, receiptsRead, c.takeObservation)
 	})
 	group.Go(func() error {
-		if !await(ctx, receiptsRead) {
+		if !await.Closed(ctx, receiptsRead) {
 			return ctx.Err()
 		}
 		c.begin()
 		return c.sweep(ctx)
 	})
 	group.Go(func() error {
-		if !await(ctx, c.warm) {
+		if !await.Closed(ctx, c.warm) {
 			return ctx.Err()
 		}
 		return c.log.Consume(ctx, eventlog.DurableConfig{
@@ -243,13 +244,4 @@ func (c *Correlator) takeObservation(ctx context.Context, rec events.Recorded) {
 
 func sightingOf(o events.GatewayObserved, state events.Status) sighting {
 	return sighting{state: state, word: o.Status, at: HappenedAt(o.At, o.ReceivedAt), received: o.ReceivedAt}
-}
-
-func await(ctx context.Context, c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

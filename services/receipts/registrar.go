@@ -12,6 +12,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/services/control"
 )
@@ -85,7 +86,7 @@ func NewRegistrar(c Watched, i Ingresses, w Webhooks, s RegistrarSettings) *Regi
 func (r *Registrar) Run(ctx context.Context) error {
 	changed, stop := r.catalog.Watch()
 	defer stop()
-	if !await(ctx, r.catalog.Ready()) {
+	if !await.Closed(ctx, r.catalog.Ready()) {
 		return ctx.Err()
 	}
 	for {

@@ -3,6 +3,7 @@ package receipts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/infra/await"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/infra/natsserver"
@@ -103,7 +106,7 @@ func (r *rig) correlate(log Log, s Settings) (stop func()) {
 		}
 	})
 	r.t.Cleanup(stop)
-	if !await(r.ctx(), c.Warm()) {
+	if !await.Closed(r.ctx(), c.Warm()) {
 		r.t.Fatal("the correlator does not get warm")
 	}
 	return stop
@@ -148,16 +151,7 @@ func (r *rig) wait(filter string, want ...string) {
 
 func eventually(t *testing.T, ok func() bool, have func() any) {
 	t.Helper()
-	over := time.After(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over:
-			t.Fatalf("not in time; have %v", have())
-		}
-	}
+	awaittest.Eventually(t, limit, 10*time.Millisecond, "what the test waits for", ok, func() string { return fmt.Sprintf("have %v", have()) })
 }
 
 var receiptFilter = events.GroupFilter(partition, events.GroupReceipt)
