@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,7 +95,7 @@ func TestMissingChunkIsDamage(t *testing.T) {
 	if err := s.Put(ctx, "a", bytes.Repeat([]byte("x"), 300_000)); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(ctx, "OBJ_"+topology.BucketSnapshots)
+	stream, err := js.Stream(ctx, bucketStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +116,7 @@ func TestSweepLetsGoOfWhatNobodyNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	orphans := func() uint64 {
-		stream, err := js.Stream(ctx, "OBJ_"+topology.BucketSnapshots)
+		stream, err := js.Stream(ctx, bucketStream)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,4 +182,21 @@ func TestWitness(t *testing.T) {
 	if err := NewWitness(filepath.Join(dir, "1.json", "below")).Write("0", want); err == nil {
 		t.Error("a directory that cannot be made is no error")
 	}
+}
+
+// The library's put lost a goroutine now and then; goleak in TestMain counts them.
+func TestPutsLeaveNothingRunning(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 40 {
+				if err := s.Put(t.Context(), strconv.Itoa(i), []byte("state")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

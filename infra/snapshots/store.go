@@ -1,7 +1,6 @@
 package snapshots
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,11 +35,12 @@ func Open(ctx context.Context, js jetstream.JetStream) (*Store, error) {
 	return &Store{js: js, objects: objects, limit: defaultLimit, stale: defaultStale}, nil
 }
 
-// Put keeps data under name in place of what was there. Until it returns without error the old one is what Get gives.
+// Put keeps data under name in place of what was there. After an error Get gives the old one or, when only the clearing up failed,
+// the new one.
 func (s *Store) Put(ctx context.Context, name string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	if _, err := s.objects.Put(ctx, jetstream.ObjectMeta{Name: name}, bytes.NewReader(data)); err != nil {
+	if err := s.put(ctx, name, data); err != nil {
 		return fmt.Errorf("put snapshot %s: %w", name, err)
 	}
 	if err := s.sweep(ctx); err != nil {
@@ -71,7 +71,7 @@ func (s *Store) get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.js.Stream(ctx, "OBJ_"+topology.BucketSnapshots)
+	stream, err := s.js.Stream(ctx, bucketStream)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +86,6 @@ func (s *Store) get(ctx context.Context, name string) ([]byte, error) {
 	return s.objects.GetBytes(ctx, name)
 }
 
-// chunks is before the id of an object in the subjects of its chunks.
-const chunks = "$O." + topology.BucketSnapshots + ".C."
-
 // Delete lets go of what is kept under name; nothing there is no error.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
@@ -101,7 +98,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 
 // sweep lets go of the chunks of puts that were cut: nobody else would ever.
 func (s *Store) sweep(ctx context.Context) error {
-	stream, err := s.js.Stream(ctx, "OBJ_"+topology.BucketSnapshots)
+	stream, err := s.js.Stream(ctx, bucketStream)
 	if err != nil {
 		return err
 	}
