@@ -28,6 +28,16 @@ func (d *Disagreement) Error() string {
 		d.Partition, d.Last, d.Witness, d.Sequence, d.Found, d.Partition, d.Last)
 }
 
+// BehindView compares how far a view has read a partition with where its log ends: a *Disagreement when the view is ahead.
+func BehindView(p events.Partition, read, last uint64) error {
+	if read <= last {
+		return nil
+	}
+	return &Disagreement{Partition: p, Sequence: read, Last: last, Witness: "the checkpoint of the view", Found: notReached}
+}
+
+const notReached = "the log does not reach it"
+
 // Check compares a mark with the log of its partition. A *Disagreement says that they differ; any other error that the log did
 // not answer.
 func Check(ctx context.Context, log Log, p events.Partition, m Mark, witness string) error {
@@ -38,7 +48,7 @@ func Check(ctx context.Context, log Log, p events.Partition, m Mark, witness str
 	}
 	d := &Disagreement{Partition: p, Sequence: m.Sequence, Last: last, Witness: witness}
 	if last < m.Sequence {
-		d.Found = "the log does not reach it"
+		d.Found = notReached
 		return d
 	}
 	rec, err := log.GetLeader(ctx, stream, m.Sequence)

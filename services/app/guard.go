@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/snapshots"
 )
@@ -46,10 +47,8 @@ func (g *guard) run(ctx context.Context) error {
 		if g.look(ctx) != nil {
 			wait = guardAgain
 		}
-		select {
-		case <-ctx.Done():
+		if !await.Elapsed(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }
@@ -101,8 +100,8 @@ func (g *guard) againstView(ctx context.Context, p events.Partition) error {
 		return g.fault(p, fmt.Errorf("read checkpoint: %w", err))
 	}
 	last, err := g.log.LastSequence(ctx, events.EventsStream(p)) // after the checkpoint, which grows behind it
-	if err == nil && at > last {
-		err = &snapshots.Disagreement{Partition: p, Sequence: at, Last: last, Witness: "the checkpoint of the view", Found: "the log does not reach it"}
+	if err == nil {
+		err = snapshots.BehindView(p, at, last)
 	}
 	return g.fault(p, err)
 }

@@ -45,7 +45,7 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 	}
 	pause := func(a *App) {
 		appendPause(t, a, p)
-		await(t, func() bool {
+		eventually(t, func() bool {
 			m, err := a.guard.witness.Read(p.String())
 			last, lastErr := a.Events().LastSequence(t.Context(), events.EventsStream(p))
 			return err == nil && lastErr == nil && m.Sequence == last
@@ -64,7 +64,7 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	live(c, func(a *App) {
-		await(t, func() bool {
+		eventually(t, func() bool {
 			status, text := probe(t, a)
 			return status == http.StatusServiceUnavailable && strings.Contains(text, "history err") && strings.Contains(text, "dispatcher err")
 		})
@@ -76,7 +76,7 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 	})
 	c.AcceptLog = []string{fmt.Sprintf("%s:1", p)}
 	well := func(a *App) {
-		await(t, func() bool { status, _ := probe(t, a); return status == http.StatusOK })
+		eventually(t, func() bool { status, _ := probe(t, a); return status == http.StatusOK })
 	}
 	live(c, well)
 	c.AcceptLog = nil
@@ -113,7 +113,7 @@ func probe(t *testing.T, a *App) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-func await(t *testing.T, ok func() bool) {
+func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	awaittest.Eventually(t, 30*time.Second, 20*time.Millisecond, "what the test waits for", ok, nil)
 }

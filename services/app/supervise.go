@@ -13,6 +13,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/infra/await"
 )
 
 // supervisor runs named parts. A part that ends with an error turns its health red and is started again, with a backoff;
@@ -63,10 +65,7 @@ func (s *supervisor) start(ctx context.Context, name string, run func(context.Co
 			if time.Since(began) > time.Minute {
 				wait.Reset()
 			}
-			select {
-			case <-own.Done():
-			case <-time.After(wait.NextBackOff()):
-			}
+			await.Elapsed(own, wait.NextBackOff())
 		}
 	}()
 }

@@ -177,13 +177,11 @@ func (p *partition) behindView(ctx context.Context, last uint64) error {
 	bounded, cancel := context.WithTimeout(ctx, checkpointLimit)
 	defer cancel()
 	at, err := p.d.checkpoint(bounded, p.n)
-	switch {
-	case err != nil:
+	if err != nil {
 		p.d.log.Warn().Err(err).Stringer("partition", p.n).Msg("the view cannot be asked how far it has read; its word is passed over")
-	case at > last:
-		return &snapshots.Disagreement{Partition: p.n, Sequence: at, Last: last, Witness: "the checkpoint of the view", Found: "the log does not reach it"}
+		return nil
 	}
-	return nil
+	return snapshots.BehindView(p.n, at, last)
 }
 
 // checkpointLimit bounds the question to the view.
