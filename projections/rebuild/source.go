@@ -22,6 +22,6 @@ func (s Streams) Last(ctx context.Context, p events.Partition) (uint64, error) {
 func (s Streams) Tail(ctx context.Context, p events.Partition, from uint64,
 	handle func(ctx context.Context, recs []events.Recorded, last uint64) error,
 ) error {
-	return s.Log.Tail(ctx, eventlog.TailConfig{Stream: events.EventsStream(p), From: from, Gapless: true, BatchMax: tailBatch},
+	return s.Log.Tail(ctx, eventlog.TailConfig{Stream: events.EventsStream(p), From: from, Gapless: true, OnDisk: true, BatchMax: tailBatch},
 		func(ctx context.Context, b eventlog.Batch) error { return handle(ctx, b.Events, b.Last) })
 }

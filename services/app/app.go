@@ -47,6 +47,7 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartWithin)
 	defer cancel()
 	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics(), ready: map[string]func() error{}}
+	a.p.onSync = a.metrics.sync
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StopWithin)

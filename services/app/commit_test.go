@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/groupcommit"
+	"pilotstatus.dev/infra/natsserver"
 )
 
 func TestGroupCommitIsRefusedWhereItCannotHold(t *testing.T) {
@@ -37,6 +39,46 @@ func TestGroupCommitIsRefusedWhereItCannotHold(t *testing.T) {
 	_, err = Start(t.Context(), c, Roles(), zerolog.Nop())
 	if !errors.Is(err, groupcommit.ErrUnsupported) || !strings.Contains(err.Error(), "tmpfs") || !strings.Contains(err.Error(), "--nats-sync always") {
 		t.Errorf("on tmpfs: %v", err)
+	}
+}
+
+// Where group commit cannot hold, auto is a sync for each message, and says so.
+func TestAutoSyncsEachMessageWhereGroupCommitCannotHold(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/dev/shm", "pilot-test-")
+	if err != nil {
+		t.Skip("no tmpfs here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	var out bytes.Buffer
+	for at, want := range map[string]natsserver.Sync{dir: natsserver.SyncAlways, t.TempDir(): natsserver.SyncGroup} {
+		p := &platform{cfg: Config{NATSSync: syncAuto}, log: zerolog.New(&out)}
+		got, err := p.openCommit(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if disk, err := groupcommit.Open(at); err == nil {
+			if err := disk.Close(); err != nil {
+				t.Error(err)
+			}
+		} else {
+			want = natsserver.SyncAlways // nor can it in the temporary directory of this machine
+		}
+		if got != want || (p.commit != nil) != (want == natsserver.SyncGroup) {
+			t.Errorf("auto at %s is %q, want %q", at, got, want)
+		}
+		if p.commit != nil {
+			if err := p.commit.close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if !strings.Contains(out.String(), "tmpfs") {
+		t.Errorf("the log does not say why: %s", &out)
 	}
 }
 

@@ -39,7 +39,7 @@ type Config struct {
 
 	NATSURL    string `name:"nats-url" help:"URL of an external NATS server; empty starts an embedded one." env:"PILOT_NATS_URL"`
 	NATSPort   int    `name:"nats-port" help:"Loopback port of the embedded server; 0 takes a free one." default:"4222" env:"PILOT_NATS_PORT"`
-	NATSSync   string `name:"nats-sync" help:"When the embedded server syncs to disk: always (each message, before its acknowledgement), group (one sync for all that wait; ext4 and xfs only, and only this process may append) or default (every two minutes: a power cut loses acknowledged messages)." enum:"always,group,default" default:"always" env:"PILOT_NATS_SYNC"`
+	NATSSync   string `name:"nats-sync" help:"When the embedded server syncs to disk: group (one sync for all that wait; ext4 and xfs only, and only this process may append), always (each message, before its acknowledgement), auto (group where it holds, else always) or default (every two minutes: a power cut loses acknowledged messages)." enum:"auto,group,always,default" default:"auto" env:"PILOT_NATS_SYNC"`
 	Partitions int    `help:"Number of partitions; fixed when a deployment is created." default:"4" env:"PILOT_PARTITIONS"`
 	Replicas   int    `help:"Copies of every stream: 1 on one node, 3 in a cluster." default:"1" env:"PILOT_REPLICAS"`
 

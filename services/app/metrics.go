@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -21,6 +22,8 @@ type metrics struct {
 	dispatch *dispatcher.Metrics
 	lag      *prometheus.GaugeVec
 	events   *prometheus.CounterVec
+	syncs    prometheus.Histogram
+	synced   prometheus.Counter
 }
 
 func newMetrics() metrics {
@@ -34,8 +37,15 @@ func newMetrics() metrics {
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pilot_projector_events_total", Help: "Events projected.",
 		}, []string{"partition"}),
+		syncs: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "pilot_log_sync_seconds", Help: "Time of one sync of the log's file system under group commit.",
+			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .05, .25, 1, 5},
+		}),
+		synced: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pilot_log_synced_waits_total", Help: "Appends and reads that waited for a sync under group commit.",
+		}),
 	}
-	reg.MustRegister(m.lag, m.events)
+	reg.MustRegister(m.lag, m.events, m.syncs, m.synced)
 	return m
 }
 
@@ -43,6 +53,12 @@ func newMetrics() metrics {
 func (m metrics) batch(b projector.Batch) {
 	m.lag.WithLabelValues(b.Partition.String()).Set(b.Lag.Seconds())
 	m.events.WithLabelValues(b.Partition.String()).Add(float64(b.Events))
+}
+
+// sync counts a sync of group commit and who waited for it.
+func (m metrics) sync(elapsed time.Duration, waiters int) {
+	m.syncs.Observe(elapsed.Seconds())
+	m.synced.Add(float64(waiters))
 }
 
 // handler serves the metrics in Prometheus' text format.

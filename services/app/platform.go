@@ -33,6 +33,7 @@ type platform struct {
 
 	server     *natsserver.Server // nil with an external one
 	commit     *commit            // nil unless the embedded server commits in groups
+	onSync     func(elapsed time.Duration, waiters int)
 	conns      []*nats.Conn
 	deployment topology.Deployment
 	events     *eventlog.Log
@@ -55,15 +56,11 @@ func (p *platform) openLog(ctx context.Context) error {
 			port = natsserver.RandomPort
 		}
 		store := filepath.Join(p.cfg.DataDir, "nats")
-		if p.cfg.NATSSync == string(natsserver.SyncGroup) {
-			var err error
-			if p.commit, err = openCommit(store, p.log); err != nil {
-				return err
-			}
+		policy, err := p.openCommit(store)
+		if err != nil {
+			return err
 		}
-		srv, err := natsserver.Start(ctx, natsserver.Config{
-			StoreDir: store, Port: port, Sync: natsserver.Sync(p.cfg.NATSSync), Logger: p.log,
-		})
+		srv, err := natsserver.Start(ctx, natsserver.Config{StoreDir: store, Port: port, Sync: policy, Logger: p.log})
 		if err != nil {
 			return err
 		}

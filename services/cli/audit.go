@@ -18,6 +18,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/groupcommit"
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/postgres"
 	"pilotstatus.dev/infra/topology"
@@ -94,11 +95,20 @@ func (s stores) openLog(ctx context.Context, log zerolog.Logger) (_ *eventlog.Lo
 		return nil, nil, c, err
 	}
 	c = append(c, func(ctx context.Context) error { return natsserver.Drain(ctx, nc) })
+	opts := eventlog.Options{Logger: log}
+	if nc.ConnectedServerName() == natsserver.GroupName {
+		syncer, more, err := s.openSync()
+		if err != nil {
+			return nil, nil, c, err
+		}
+		opts.Durability = syncer
+		c = append(c, more...)
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, nil, c, fmt.Errorf("open jetstream: %w", err)
 	}
-	l := eventlog.New(js, eventlog.Options{Logger: log})
+	l := eventlog.New(js, opts)
 	deployment, err := topology.EnsureDeployment(ctx, readOnly{l}, 0, time.Time{})
 	if err != nil {
 		return nil, nil, c, err
@@ -108,6 +118,20 @@ func (s stores) openLog(ctx context.Context, log zerolog.Logger) (_ *eventlog.Lo
 		parts[i] = events.Partition(i)
 	}
 	return l, parts, c, nil
+}
+
+// openSync syncs the store of a running server that commits in groups: what is read from it may not be on disk yet, and a view
+// that is made from it must not be ahead of the log after a power cut.
+func (s stores) openSync() (*groupcommit.Syncer, closers, error) {
+	if s.NATSURL != "" {
+		return nil, nil, errors.New("the server of --nats-url commits in groups: leave it out and name its --data-dir")
+	}
+	disk, err := groupcommit.Open(filepath.Join(s.DataDir, "nats"))
+	if err != nil {
+		return nil, nil, err
+	}
+	syncer := groupcommit.Start(disk.Sync, groupcommit.Options{})
+	return syncer, closers{func(context.Context) error { return disk.Close() }, syncer.Close}, nil
 }
 
 // openPostgres gives the URL of Postgres.

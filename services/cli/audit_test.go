@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -79,7 +80,11 @@ func TestRebuildAndAuditOfARunningPilot(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := messageID.FindString(told.String())
-	where := []string{"--data-dir", dir, "--nats-url", a.URLs().NATS}
+	server, err := url.Parse(a.URLs().NATS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := []string{"--data-dir", dir, "--nats-port", server.Port()}
 
 	// The managed Postgres is found by its files.
 	out, err := run(t, append([]string{"projections", "rebuild"}, where...)...)
