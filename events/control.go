@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -18,7 +19,10 @@ const (
 
 // ControlKinds lists the kinds.
 func ControlKinds() []string {
-	return []string{KindDeployment, KindTenant, KindProject, KindKey, KindTemplate, KindInstance, KindEndpoint}
+	return []string{
+		KindDeployment, KindTenant, KindProject, KindKey, KindTemplate, KindInstance, KindEndpoint,
+		KindPlan, KindPackage, KindOptIn, KindOptOut, KindOperator, KindPlatform,
+	}
 }
 
 // DefinedType is the wire name of the event that records the state of an entity.
@@ -55,6 +59,9 @@ type Tenant struct {
 	Name      string `json:"name"`
 	TimeZone  string `json:"timeZone,omitempty"` // of day and month windows; default America/Sao_Paulo
 	Suspended bool   `json:"suspended,omitempty"`
+	PlanID    string `json:"planId,omitempty"` // empty takes the platform's default
+	// ProfileNumbers are the only destinations in TEST; what is sent to them does not count.
+	ProfileNumbers []PersonalNumber `json:"profileNumbers,omitempty"`
 }
 
 // Project groups keys and templates of a tenant.
@@ -75,6 +82,7 @@ type Key struct {
 	Name          string      `json:"name"`
 	PublicID      string      `json:"publicId"`             // the 8 characters that are looked up
 	SHA256        string      `json:"sha256"`               // hex
+	Scopes        []string    `json:"scopes,omitempty"`     // of KeyScopes; empty is all of them
 	InstanceID    string      `json:"instanceId,omitempty"` // bound instance; else the shared default
 	EndpointID    string      `json:"endpointId,omitempty"` // endpoint linked to the key
 	RetentionDays *int        `json:"retentionDays,omitempty"`
@@ -82,6 +90,24 @@ type Key struct {
 	RevokedAt     time.Time   `json:"revokedAt,omitzero"`
 	CreatedAt     time.Time   `json:"createdAt"`
 }
+
+// Scopes of an API key.
+const (
+	ScopeSend      = "send"      // send and cancel messages
+	ScopeRead      = "read"      // read messages, usage and figures
+	ScopeTemplates = "templates" // read and change templates
+	ScopeWebhooks  = "webhooks"  // read and change endpoints
+	ScopeKeys      = "keys"      // read and make API keys
+	ScopeNumbers   = "numbers"   // read and pair numbers
+)
+
+// KeyScopes lists the scopes of an API key.
+func KeyScopes() []string {
+	return []string{ScopeSend, ScopeRead, ScopeTemplates, ScopeWebhooks, ScopeKeys, ScopeNumbers}
+}
+
+// May tells whether the key may be used for a scope.
+func (k Key) May(scope string) bool { return len(k.Scopes) == 0 || slices.Contains(k.Scopes, scope) }
 
 // States of a template version.
 const (
@@ -161,6 +187,12 @@ func controlSpecs() []Spec {
 		KindTemplate:   func() any { return new(Defined[Template]) },
 		KindInstance:   func() any { return new(Defined[Instance]) },
 		KindEndpoint:   func() any { return new(Defined[Endpoint]) },
+		KindPlan:       func() any { return new(Defined[Plan]) },
+		KindPackage:    func() any { return new(Defined[Package]) },
+		KindOptIn:      func() any { return new(Defined[OptIn]) },
+		KindOptOut:     func() any { return new(Defined[OptOut]) },
+		KindOperator:   func() any { return new(Defined[Operator]) },
+		KindPlatform:   func() any { return new(Defined[Platform]) },
 	}
 	var out []Spec
 	for _, k := range ControlKinds() {

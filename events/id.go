@@ -1,6 +1,7 @@
 package events
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 
@@ -36,6 +37,12 @@ func ParseMessageID(id string) (p Partition, unixMilli int64, ok bool) {
 		unixMilli = unixMilli<<8 | int64(x)
 	}
 	return Partition(b[15]), unixMilli, true
+}
+
+// hashedID is a token that stands for its parts: what is recorded of them twice has one subject.
+func hashedID(prefix string, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return prefix + "-" + hex.EncodeToString(sum[:16])
 }
 
 // ValidToken reports whether s may stand as one token of a subject: our own immutable ids, [a-z0-9-]{1,40}.

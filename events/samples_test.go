@@ -80,6 +80,9 @@ func samples() map[string]events.Event {
 			Reason: events.ClosedTimeout, Code: events.FailDeliveryTimeout, Presumed: true,
 			Messages: []events.ClosedMessage{{ID: sampleMessage, QueuedSeq: 41}, {ID: "msg_019adfb4c2007a4c8f3e5b6d7e8f9202", QueuedSeq: 44}},
 		}, func(e *events.Envelope) { e.Subject, e.QueuedSeq, e.Attempt = "", 0, 0 })
+	fenced(events.TypeDispatchRestored, "restored",
+		&events.DispatchRestored{UpTo: 57, By: "operator-f6", Reason: "--accept-log 2:57"},
+		func(e *events.Envelope) { e.Subject, e.TenantID, e.QueuedSeq, e.Attempt = "", "", 0, 0 })
 
 	for typ, name := range map[string]string{
 		events.TypeReceiptSent: "sent", events.TypeReceiptDelivered: "delivered", events.TypeReceiptRead: "read", events.TypeReceiptFailed: "failed",
@@ -163,6 +166,26 @@ func controlSamples(out map[string]events.Event, sealed events.Sealed) {
 		events.KindEndpoint: &events.Defined[events.Endpoint]{By: "operator-f6", Value: events.Endpoint{
 			ID: "endpoint-a7", TenantID: sampleTenant, Name: "orders", URL: "https://hooks.example/pilot", Environment: events.Live, Active: true,
 			Events: []string{"*"}, Secrets: []events.Sealed{sealed}, CreatedAt: at(0),
+		}},
+		events.KindPlan: &events.Defined[events.Plan]{By: "operator-f6", Value: events.Plan{
+			ID: "plan-free", Name: "Free", Month: 200, Day: 50, TestDay: 100, Rate: 20, Burst: 40, Weight: 1,
+		}},
+		events.KindPackage: &events.Defined[events.Package]{By: "operator-f6", Value: events.Package{
+			ID: "package-b8", TenantID: sampleTenant, Messages: 1000, From: "2026-11", Until: "2026-12",
+		}},
+		events.KindOptIn: &events.Defined[events.OptIn]{By: "ingest", Value: events.OptIn{
+			ID: events.OptInID("project-c3", "aabbcc"), TenantID: sampleTenant, ProjectID: "project-c3", RecipientHash: "aabbcc",
+			Source: events.SourceInbound, FirstAt: at(0), LastAt: at(86_400_000),
+		}},
+		events.KindOptOut: &events.Defined[events.OptOut]{By: "operator-f6", Value: events.OptOut{
+			ID: events.OptOutID(sampleTenant, "aabbcc"), TenantID: sampleTenant, RecipientHash: "aabbcc", Source: events.SourceOperator, At: at(0),
+		}},
+		events.KindOperator: &events.Defined[events.Operator]{By: "operator-f6", Value: events.Operator{
+			ID: "operator-f6", Name: "Ana", PublicID: "Zx9dE6gH", SHA256: "00112233", Scopes: events.OperatorScopes(),
+			ExpiresAt: at(86_400_000), RevokedAt: at(90_000_000), CreatedAt: at(0),
+		}},
+		events.KindPlatform: &events.Defined[events.Platform]{By: "operator-f6", Value: events.Platform{
+			Stopped: true, OptInRequired: true, RecipientLimit: 20, PlanID: "plan-free",
 		}},
 	}
 	for kind, body := range defined {
