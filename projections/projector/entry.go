@@ -112,6 +112,12 @@ var factKinds = map[string]message.Kind{
 	"receipt.failed": message.KindFailed, "message.delivery_unconfirmed": message.KindNotConfirmed, "message.erased": message.KindErased,
 }
 
+// KindOf gives the kind of fact behind the event of a folded row of the timeline; false for an event that folds pass over.
+func KindOf(event string) (message.Kind, bool) {
+	k, ok := factKinds[event]
+	return k, ok
+}
+
 // fact gives back what a folded row says to the fold.
 func (r timelineRow) fact() (message.Fact, bool) {
 	kind, ok := factKinds[r.event]
