@@ -94,10 +94,16 @@ func Table(d Deployment) []Resource {
 		limited(d, events.StreamDead, events.DeadSubject("*", "*"), 30*day, "what no code could process"),
 		snapshots(d),
 		bucket(d, jetstream.KeyValueConfig{Bucket: BucketKeys}, "data keys; never expire, deleted by the reaper"),
-		// The bucket's age is a second net: an update of a key drops the TTL it was created with.
-		bucket(d, jetstream.KeyValueConfig{Bucket: BucketIdem, TTL: IdempotencyTTL, LimitMarkerTTL: markerTTL}, "idempotency claims; TTL per key, at most 7 d"),
+		Claims(d),
 		Leases(d),
 	)
+}
+
+// Claims is the bucket of idempotency claims. Its age is a second net: an update of a key drops the TTL it was created with.
+func Claims(d Deployment) Resource {
+	d = d.withDefaults()
+	return bucket(d, jetstream.KeyValueConfig{Bucket: BucketIdem, TTL: IdempotencyTTL, LimitMarkerTTL: markerTTL},
+		"idempotency claims; TTL per key, at most 7 d")
 }
 
 // Leases is the bucket of leases. It lives in memory: a standalone server that restarts comes back without it, and
