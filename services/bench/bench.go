@@ -4,8 +4,11 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,13 +17,31 @@ import (
 	"pilotstatus.dev/services/app"
 )
 
+// What can be measured.
+const (
+	Accept    = "accept"    // how many messages are accepted, and how long a 202 takes
+	Idle      = "idle"      // from the POST to the gateway, one message at a time
+	Delivered = "delivered" // the whole way to the receipt in the log
+	Thousand  = "thousand"  // the same over a thousand instances
+	Start     = "start"     // a dispatcher that starts with a large log of pending messages
+	Rebuild   = "rebuild"   // making the views of a large log, and replacing live ones
+	Audit     = "audit"     // auditing a large log with its views
+)
+
 // Settings of a run.
 type Settings struct {
+	Figures   []string      // what is measured
 	Clients   int           // parallel clients
 	Instances int           // of the delivered figure, all unpaced
-	Messages  int           // of the delivered figure
+	Messages  int           // of the delivered figures
 	Accept    time.Duration // how long acceptance is measured
 	Idle      int           // messages of the idle figure, one after the other
+	Events    int           // of a large log
+	Binary    string        // this program: what works on a large log is measured in processes of its own
+}
+
+func (s Settings) wants(figures ...string) bool {
+	return slices.ContainsFunc(figures, func(f string) bool { return slices.Contains(s.Figures, f) })
 }
 
 // Figure is one line of output.
@@ -32,11 +53,6 @@ type Figure struct {
 
 // Run measures in dir, which must be empty, and writes the figures to out as they come.
 func Run(ctx context.Context, dir string, s Settings, out io.Writer, log zerolog.Logger) error {
-	cfg, err := app.Defaults()
-	if err != nil {
-		return err
-	}
-	cfg.Local(dir)
 	enc := json.NewEncoder(out)
 	say := func(figures ...Figure) error {
 		for _, f := range figures {
@@ -53,38 +69,104 @@ func Run(ctx context.Context, dir string, s Settings, out io.Writer, log zerolog
 	if err := say(Figure{"disk_append_fsync_p50", ms(fsync), "ms"}); err != nil {
 		return err
 	}
-	r, err := newRig(ctx, cfg, s, log)
+	for _, part := range []struct {
+		dir     string
+		measure func(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error
+		wanted  bool
+	}{
+		{"sent", sent, s.wants(Accept, Idle, Delivered)},
+		{"thousand", thousand, s.wants(Thousand)},
+		{"start", start, s.wants(Start)},
+		{"views", views, s.wants(Rebuild, Audit)},
+	} {
+		if !part.wanted {
+			continue
+		}
+		at := filepath.Join(dir, part.dir)
+		if err := os.Mkdir(at, 0o711); err != nil { //nolint:gosec // the user of Postgres comes through
+			return fmt.Errorf("make directory: %w", err)
+		}
+		if err := part.measure(ctx, at, s, say, log); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(at); err != nil { // a large log is some gigabytes with its views
+			return fmt.Errorf("remove what was measured: %w", err)
+		}
+	}
+	return nil
+}
+
+// sent measures what needs a gateway, over few instances.
+func sent(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
+	r, err := newRig(ctx, dir, s, log)
 	if err != nil {
 		return err
 	}
 	defer r.close(ctx)
-	// Acceptance alone first: without a dispatcher nothing else uses the disk.
-	if err := r.start(ctx, app.RoleAPI); err != nil {
-		return err
+	if s.wants(Accept) {
+		// Acceptance alone first: without a dispatcher nothing else uses the disk.
+		if err := r.start(ctx, app.RoleAPI); err != nil {
+			return err
+		}
+		figures, err := r.accept(ctx, s)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(say(figures...), r.stop(ctx)); err != nil {
+			return err
+		}
 	}
-	figures, err := r.accept(ctx, s)
-	if err != nil {
-		return err
-	}
-	if err := say(figures...); err != nil {
-		return err
-	}
-	if err := r.stop(ctx); err != nil {
-		return err
+	if !s.wants(Idle, Delivered) {
+		return nil
 	}
 	if err := r.start(ctx, app.Roles()...); err != nil {
 		return err
 	}
-	if figures, err = r.idle(ctx, s); err != nil {
+	if err := r.drain(ctx); err != nil {
 		return err
 	}
-	if err := say(figures...); err != nil {
+	if s.wants(Idle) {
+		figures, err := r.idle(ctx, s)
+		if err != nil {
+			return err
+		}
+		if err := say(figures...); err != nil {
+			return err
+		}
+	}
+	if !s.wants(Delivered) {
+		return nil
+	}
+	rate, err := r.delivered(ctx, s)
+	if err != nil {
 		return err
 	}
-	if figures, err = r.delivered(ctx, s); err != nil {
+	return say(Figure{"delivered", rate, "messages/s"})
+}
+
+// manyInstances is how many the thousand are.
+const manyInstances = 1000
+
+// thousand measures delivery over a thousand instances. Each sends one message before: by then the gateway was asked for its number,
+// and its lane is open, as is so for instances that are in use.
+func thousand(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
+	s.Instances = manyInstances
+	r, err := newRig(ctx, dir, s, log)
+	if err != nil {
 		return err
 	}
-	return say(figures...)
+	defer r.close(ctx)
+	if err := r.start(ctx, app.Roles()...); err != nil {
+		return err
+	}
+	if err := r.warm(ctx, s.Clients); err != nil {
+		return err
+	}
+	rate, err := r.delivered(ctx, s)
+	if err != nil {
+		return err
+	}
+	return say(Figure{"delivered_1000", rate, "messages/s"})
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -48,9 +48,6 @@ func (r *rig) accept(ctx context.Context, s Settings) ([]Figure, error) {
 
 // idle measures from the POST to the gateway's receipt of the request, one message at a time.
 func (r *rig) idle(ctx context.Context, s Settings) ([]Figure, error) {
-	if err := r.drain(ctx); err != nil {
-		return nil, err
-	}
 	base := r.sim.Stats().Accepted
 	var all []time.Duration
 	for n := range s.Idle {
@@ -102,8 +99,22 @@ func (r *rig) left(ctx context.Context, n int64, text string) (time.Time, error)
 	}
 }
 
+// warm sends one message from each instance and waits until all have left.
+func (r *rig) warm(ctx context.Context, clients int) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(clients)
+	for n := range r.n {
+		g.Go(func() error { return r.post(gctx, n, n) })
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	r.accepted += int64(r.n)
+	return r.drain(ctx)
+}
+
 // delivered measures the whole way: from the first POST to the last receipt bound to its message in the log.
-func (r *rig) delivered(ctx context.Context, s Settings) ([]Figure, error) {
+func (r *rig) delivered(ctx context.Context, s Settings) (rate float64, err error) {
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var receipts atomic.Int64
@@ -113,7 +124,7 @@ func (r *rig) delivered(ctx context.Context, s Settings) ([]Figure, error) {
 	for _, p := range r.app.Partitions() {
 		from, err := r.app.Events().LastSequence(ctx, events.EventsStream(p))
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		tails.Go(func() error {
 			if err := r.app.Events().Tail(tctx, eventlog.TailConfig{
@@ -144,17 +155,17 @@ func (r *rig) delivered(ctx context.Context, s Settings) ([]Figure, error) {
 		})
 	}
 	if err := clients.Wait(); err != nil {
-		return nil, fmt.Errorf("measure delivery: %w", err)
+		return 0, fmt.Errorf("measure delivery: %w", err)
 	}
 	select {
 	case <-ended:
 	case <-bounded.Done():
-		return nil, fmt.Errorf("measure delivery: %d of %d receipts: %w", receipts.Load(), s.Messages, bounded.Err())
+		return 0, fmt.Errorf("measure delivery: %d of %d receipts: %w", receipts.Load(), s.Messages, bounded.Err())
 	}
 	elapsed := time.Since(began)
 	cancel()
 	if err := tails.Wait(); err != nil {
-		return nil, err
+		return 0, err
 	}
-	return []Figure{{"delivered", float64(s.Messages) / elapsed.Seconds(), "messages/s"}}, nil
+	return float64(s.Messages) / elapsed.Seconds(), nil
 }

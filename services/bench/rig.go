@@ -40,7 +40,12 @@ type rig struct {
 	accepted int64 // while nothing was dispatched
 }
 
-func newRig(ctx context.Context, cfg app.Config, s Settings, log zerolog.Logger) (*rig, error) {
+func newRig(ctx context.Context, dir string, s Settings, log zerolog.Logger) (*rig, error) {
+	cfg, err := app.Defaults()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Local(dir)
 	opts := evolutionsim.Options{
 		Receipts: evolutionsim.Receipts{ServerAck: evolutionsim.Never, DeliveryAck: 0, Read: evolutionsim.Never},
 	}

@@ -24,6 +24,7 @@ import (
 	"pilotstatus.dev/infra/topology"
 	"pilotstatus.dev/projections/audit"
 	"pilotstatus.dev/projections/schema"
+	"pilotstatus.dev/services/bench"
 )
 
 // stores says where the log and Postgres are. What runs in the data directory is used as it runs; what does not is started for the
@@ -282,7 +283,11 @@ func (c *auditVerifyCmd) Run(s *session) (err error) {
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(report)
+	_, peak := bench.Memory("self")
+	line, err := json.Marshal(struct {
+		audit.Report
+		PeakMiB float64 `json:"peakMiB"`
+	}{report, peak})
 	if err != nil {
 		return fmt.Errorf("encode report: %w", err)
 	}

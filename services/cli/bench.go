@@ -11,9 +11,11 @@ import (
 )
 
 type benchCmd struct {
+	Figures   []string      `help:"What is measured: ${enum}. The last three work on a log of their own." enum:"accept,idle,delivered,thousand,start,rebuild,audit" default:"accept,idle,delivered"`
+	Events    int           `help:"Events of the log that start, rebuild and audit work on: pending messages for start." default:"1000000"`
 	Clients   int           `help:"Parallel clients." default:"32"`
-	Instances int           `help:"Unpaced instances." default:"50"`
-	Messages  int           `help:"Messages of the delivered figure." default:"10000"`
+	Instances int           `help:"Unpaced instances of accept, idle and delivered." default:"50"`
+	Messages  int           `help:"Messages of the delivered figures." default:"10000"`
 	Accept    time.Duration `help:"How long acceptance is measured." default:"5s"`
 	Idle      int           `help:"Messages of the idle figure." default:"300"`
 	Dir       string        `help:"Directory on the disk to measure; empty is a temporary one." type:"path"`
@@ -36,6 +38,10 @@ func (c *benchCmd) Run(s *session) (err error) {
 			err = errors.Join(err, f.Close())
 		}()
 	}
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
 	dir := c.Dir
 	if dir == "" {
 		if dir, err = scratch("pilot-bench-"); err != nil {
@@ -44,6 +50,6 @@ func (c *benchCmd) Run(s *session) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	return bench.Run(s.ctx, dir, bench.Settings{
-		Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
+		Figures: c.Figures, Events: c.Events, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
 	}, s.stdout, logger(c.LogLevel, "console", s.stderr))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/projections/rebuild"
+	"pilotstatus.dev/services/bench"
 )
 
 type projectionsCmd struct {
@@ -57,6 +58,7 @@ func (c *rebuildCmd) Run(s *session) (err error) {
 		return err
 	}
 	c.remind(s, url)
+	_, peak := bench.Memory("self")
 	line, err := json.Marshal(struct {
 		Events   uint64  `json:"events"`
 		Seconds  float64 `json:"seconds"`
@@ -64,7 +66,8 @@ func (c *rebuildCmd) Run(s *session) (err error) {
 		HeldMS   int64   `json:"heldMs"`
 		Verified bool    `json:"verified"`
 		Old      string  `json:"old,omitempty"`
-	}{res.Events, res.Elapsed.Seconds(), res.Rate, res.Held.Milliseconds(), res.Verified, res.Old})
+		PeakMiB  float64 `json:"peakMiB"`
+	}{res.Events, res.Elapsed.Seconds(), res.Rate, res.Held.Milliseconds(), res.Verified, res.Old, peak})
 	if err != nil {
 		return fmt.Errorf("encode result: %w", err)
 	}
