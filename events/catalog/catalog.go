@@ -150,11 +150,16 @@ func (c *Catalog) Templates(project string) []events.Template {
 	return c.templates.with(templateProject, project)
 }
 
-// LatestApproved gives the newest approved version of t; in production only versions approved for it.
+// LatestApproved gives the newest version of t that may be sent. In production that is one approved for it; in TEST what was
+// submitted is approved by itself, until it is rejected.
 func LatestApproved(t events.Template, production bool) (events.TemplateVersion, bool) {
 	best := events.TemplateVersion{}
 	for _, v := range t.Versions {
-		if v.State == events.TemplateApproved && (!production || v.ApprovedForProduction) && v.Version > best.Version {
+		may := v.State == events.TemplateApproved && v.ApprovedForProduction
+		if !production {
+			may = v.State == events.TemplateApproved || v.State == events.TemplateSubmitted
+		}
+		if may && v.Version > best.Version {
 			best = v
 		}
 	}
