@@ -12,6 +12,7 @@ import (
 const (
 	BucketKeys      = "keys"      // data keys: "<tenant>.<key id>"
 	BucketIdem      = "idem"      // idempotency claims
+	BucketQuota     = "quota"     // what the log says of quota windows: "<tenant>.<window>.<partition>"
 	BucketLeases    = "leases"    // ownership: "disp.<id>", "inst.<id>"
 	BucketSnapshots = "SNAPSHOTS" // the dispatcher's folds
 )
@@ -30,6 +31,7 @@ const (
 	MaxEventSize   = 256 << 10        // bytes, headers included
 	IdempotencyTTL = 7 * 24 * time.Hour
 	day            = 24 * time.Hour
+	quotaAge       = 100 * day // longer than any window
 	markerTTL      = time.Minute // a limit marker must be stated for a TTL per key to be allowed
 )
 
@@ -95,6 +97,7 @@ func Table(d Deployment) []Resource {
 		snapshots(d),
 		bucket(d, jetstream.KeyValueConfig{Bucket: BucketKeys}, "data keys; never expire, deleted by the reaper"),
 		Claims(d),
+		bucket(d, jetstream.KeyValueConfig{Bucket: BucketQuota, TTL: quotaAge}, "what was accepted and refunded in quota windows, as folded from the log"),
 		Leases(d),
 	)
 }
@@ -160,7 +163,7 @@ func limited(d Deployment, name, subject string, age time.Duration, purpose stri
 
 // quota keeps its history: with one message a subject a retried addition would count twice after a restart.
 func quota(d Deployment) Resource {
-	r := limited(d, events.StreamQuota, events.QuotaSubject("*", "*"), 100*day, "counters of accepted messages by tenant and window")
+	r := limited(d, events.StreamQuota, events.QuotaSubject("*", "*"), quotaAge, "counters of accepted messages by tenant and window")
 	r.Stream.AllowMsgCounter = true
 	return r
 }
