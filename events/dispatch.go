@@ -13,6 +13,7 @@ const (
 	TypeDispatchProved    = "dispatch.proved.v1"
 	TypeDispatchDisproved = "dispatch.disproved.v1"
 	TypeDispatchClosed    = "dispatch.closed.v1"
+	TypeDispatchRestored  = "dispatch.restored.v1"
 )
 
 // ErrorCode says why a message FAILED; customers see it as errorCode (docs/reference/errors.md).
@@ -128,18 +129,29 @@ type DispatchClosed struct {
 	Messages []ClosedMessage `json:"messages"`
 }
 
+// DispatchRestored says that an operator accepted a log that had lost events. What was accepted up to UpTo and is not over may have
+// left in the part that was lost: none of it starts before a look-up, and a start that stands after this event came after one.
+type DispatchRestored struct {
+	UpTo   uint64 `json:"upTo"` // last sequence of the log when it was accepted
+	By     string `json:"by"`   // role or operator
+	Reason string `json:"reason,omitempty"`
+}
+
 func dispatchSpecs() []Spec {
 	fenced := func(name string, mk func() any) Spec {
 		return Spec{Name: "dispatch." + name, Version: 1, Fenced: true, New: mk}
 	}
 	deferred := fenced("deferred", func() any { return new(DispatchDeferred) })
 	deferred.Called = true
-	// Whether an attempt counts, which messages a closed event ends, and the code of a late refusal are in the body only.
+	// Whether an attempt counts, which messages a closed event ends, the code of a late refusal, and how far a restored log
+	// reached are in the body only.
 	deferred.NeedsBody = func(Envelope) bool { return true }
 	closed := fenced("closed", func() any { return new(DispatchClosed) })
 	closed.NeedsBody = func(Envelope) bool { return true }
 	disproved := fenced("disproved", func() any { return new(DispatchDisproved) })
 	disproved.NeedsBody = func(Envelope) bool { return true }
+	restored := fenced("restored", func() any { return new(DispatchRestored) })
+	restored.NeedsBody = func(Envelope) bool { return true }
 	return []Spec{
 		fenced("started", func() any { return new(DispatchStarted) }),
 		fenced("accepted", func() any { return new(DispatchAccepted) }),
@@ -150,5 +162,6 @@ func dispatchSpecs() []Spec {
 		fenced("proved", func() any { return new(DispatchProved) }),
 		disproved,
 		closed,
+		restored,
 	}
 }

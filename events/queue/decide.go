@@ -76,15 +76,17 @@ func (q *Queue) startable(e *Entry) Hold {
 	switch last := s.Last(); last.State {
 	case message.AttemptNone, message.AttemptDeferred, message.AttemptDisproved:
 		// An older attempt that is unknown was absent, or n would not have been started (rule R8).
-		return HoldNone
 	case message.AttemptUnknown:
-		if last.Absent && q.rules.Policies[e.Category()] == AfterAbsence {
-			return HoldNone
+		if !last.Absent || q.rules.Policies[e.Category()] != AfterAbsence {
+			return HoldUnknown
 		}
-		return HoldUnknown
 	default:
 		return HoldNotPending
 	}
+	if q.inDoubt(e) {
+		return HoldDoubt
+	}
+	return HoldNone
 }
 
 func (q *Queue) budget(e *Entry) int {

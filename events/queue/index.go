@@ -17,6 +17,7 @@ type index struct {
 	unknown   map[*Entry]struct{}
 	overdue   map[*Entry]struct{} // an end may be due
 	ghosts    map[*Entry]struct{} // ended while an attempt was unknown
+	doubtful  map[*Entry]struct{} // not over, and may have left in a lost part of the log
 	settled   []*Entry
 	aside     []*Entry // ready, but accepted after a drain began
 	aging     int      // turns taken while a lower class waited
@@ -25,7 +26,7 @@ type index struct {
 func newIndex() index {
 	return index{
 		ready: map[events.Class]*classQueue{}, open: map[*Entry]struct{}{}, unknown: map[*Entry]struct{}{}, overdue: map[*Entry]struct{}{},
-		ghosts: map[*Entry]struct{}{},
+		ghosts: map[*Entry]struct{}{}, doubtful: map[*Entry]struct{}{},
 	}
 }
 
@@ -48,6 +49,7 @@ func (q *Queue) reindex(e *Entry) {
 	set(q.ix.open, e, s.Open() > 0) // also when proved: its call may be under way
 	set(q.ix.unknown, e, e.queued && ((s.Outstanding() > 0 && !s.Settled()) || e.Unbound()))
 	set(q.ix.ghosts, e, e.Ghost())
+	set(q.ix.doubtful, e, q.inDoubt(e))
 	if !e.queued || s.Settled() {
 		delete(q.ix.overdue, e)
 		q.ix.settled = append(q.ix.settled, e)

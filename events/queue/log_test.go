@@ -134,6 +134,11 @@ func (p *tape) instance(name string) {
 	p.put(r)
 }
 
+// restored says that the log was accepted as it ended at upTo, although it had lost events.
+func (p *tape) restored(upTo uint64) events.Recorded {
+	return p.dispatch("", "restored", 0, &events.DispatchRestored{UpTo: upTo, By: "test"})
+}
+
 // other appends an event of any type and group.
 func (p *tape) other(group, name string) events.Recorded {
 	var r events.Recorded

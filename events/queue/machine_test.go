@@ -50,6 +50,7 @@ type publish struct {
 	id       string
 	n        int
 	nonce    string
+	looked   int // as machine.looked, when it was decided
 }
 
 type request struct{ state string } // "pending", "effect" or "none"
@@ -65,12 +66,13 @@ type machine struct {
 	until  map[string]time.Time
 	slot   map[string]uint8
 	ids    []string
+	looked map[string]int // "<message>/<dispatcher>" → events its fold had when a look-up said that it had not left
 }
 
 func newMachine(rules Rules) *machine {
 	m := &machine{
 		tape: newTape(), rules: rules, gw: map[string]*request{}, calls: map[string]int{}, inCall: map[int]string{},
-		until: map[string]time.Time{}, slot: map[string]uint8{},
+		until: map[string]time.Time{}, slot: map[string]uint8{}, looked: map[string]int{},
 	}
 	for i := range m.actors {
 		m.actors[i] = &actor{q: New(instance, rules)}
@@ -142,7 +144,7 @@ func (m *machine) take(t *rapid.T, d int) {
 		return
 	}
 	a.life++
-	p := publish{a.q.GroupSequence(), e.ID, e.NextAttempt(), fmt.Sprintf("d%d-%d", d, a.life)}
+	p := publish{a.q.GroupSequence(), e.ID, e.NextAttempt(), fmt.Sprintf("d%d-%d", d, a.life), m.looked[key(e.ID, d)]}
 	a.id, a.n, a.nonce, a.begun = p.id, p.n, p.nonce, m.now
 	a.pc = unsure
 	if rapid.IntRange(0, 3).Draw(t, "ack") == 0 {
@@ -198,7 +200,7 @@ func (m *machine) call(t *rapid.T, d int) {
 	}
 	e, ok := a.q.Entry(a.id)
 	open := ok && e.Summary().Open() == a.n && e.Summary().Attempts[a.n-1].Nonce == a.nonce
-	if !open || e.Summary().Settled() || a.q.Paused() || m.now.Sub(a.begun) >= budget || !m.now.Before(m.until[a.id]) {
+	if !open || e.Summary().Settled() || a.q.Paused() || m.now.Sub(a.begun) >= budget || !m.now.Before(m.until[a.id]) || a.q.InDoubt(a.id) {
 		a.pc, a.out, a.call = settling, "deferred", false
 		return
 	}
@@ -294,7 +296,7 @@ func (m *machine) turn(t *rapid.T, d int) {
 // step does one thing that may happen.
 func (m *machine) step(t *rapid.T) {
 	d := rapid.IntRange(0, 1).Draw(t, "dispatcher")
-	switch rapid.IntRange(0, 32).Draw(t, "step") {
+	switch rapid.IntRange(0, 34).Draw(t, "step") {
 	case 0, 1:
 		m.accept(t)
 	case 2, 3:
@@ -338,6 +340,8 @@ func (m *machine) step(t *rapid.T) {
 	case 32:
 		m.now = m.now.Add(successorWait + time.Second)
 		m.limitCalls()
+	case 33, 34:
+		m.doubt(t, d)
 	case 22:
 		m.instance(rapid.SampledFrom([]string{"paused", "resumed", "resumed", "draining"}).Draw(t, "instance"))
 	}

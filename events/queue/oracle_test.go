@@ -83,6 +83,9 @@ func (m *machine) mustStart(t *rapid.T, p publish) {
 	if len(m.ends(p.id)) > 0 || m.has(p.id, "dispatch.proved", k) || m.has(p.id, "dispatch.accepted", k) {
 		t.Fatalf("P2: %s starts after its end, proof or acceptance", p.id)
 	}
+	if r := m.doubted(p.id); r >= 0 && p.looked <= r {
+		t.Fatalf("P2: %s starts, which may have left in a lost part of the log", p.id)
+	}
 	open := 0
 	for _, id := range m.ids {
 		if m.open(id) == 0 {
@@ -107,6 +110,24 @@ func (m *machine) mustStart(t *rapid.T, p publish) {
 	if s := at[p.n-1]; s != "deferred" && s != "disproved" && (s != "unknown" || !absent || !after) {
 		t.Fatalf("P2: attempt %d of %s after one that is %s", p.n, p.id, s)
 	}
+}
+
+// doubted gives the index of the newest event that puts a message in doubt, when no start of it stands behind that; else -1.
+func (m *machine) doubted(id string) int {
+	at := -1
+	for i, r := range m.log {
+		switch b := r.Body.(type) {
+		case *events.DispatchRestored:
+			if m.queuedSeq[id] <= b.UpTo {
+				at = i
+			}
+		case *events.DispatchStarted:
+			if r.Subject == id {
+				at = -1
+			}
+		}
+	}
+	return at
 }
 
 func (m *machine) mustCall(t *rapid.T, d int) {
@@ -198,7 +219,7 @@ func (m *machine) mustBeSettled(t *rapid.T) {
 		for range 2 { // an end that was presumed is kept until no look-up may need it
 			a.q.Compact(m.seq, m.now.Add(m.rules.BindWindow+time.Second))
 		}
-		if a.q.Len() != 0 || len(a.q.Unknown()) != 0 || len(a.q.Ghosts()) != 0 || !a.q.ChainIntact() {
+		if a.q.Len() != 0 || len(a.q.Unknown()) != 0 || len(a.q.Ghosts()) != 0 || a.q.Doubts() != 0 || !a.q.ChainIntact() {
 			t.Fatalf("actor %d keeps %d entries, chain %v", d, a.q.Len(), a.q.ChainIntact())
 		}
 	}

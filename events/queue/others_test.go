@@ -13,6 +13,27 @@ import (
 func (m *machine) crash(d int) {
 	delete(m.inCall, d)
 	m.actors[d] = &actor{q: New(instance, m.rules), life: m.actors[d].life}
+	for _, id := range m.ids {
+		delete(m.looked, key(id, d))
+	}
+}
+
+// doubt is an operator accepting the log as it ends now, through a dispatcher, fenced as all that decides whether a call may follow;
+// or a look-up of that dispatcher that finds nothing of some messages in doubt.
+func (m *machine) doubt(t *rapid.T, d int) {
+	a := m.actors[d]
+	if rapid.Bool().Draw(t, "accepted") {
+		if a.q.GroupSequence() == m.group {
+			m.restored(m.seq)
+		}
+		return
+	}
+	for _, e := range a.q.Doubtful() {
+		if rapid.Bool().Draw(t, "found nothing") {
+			a.q.LookedUp(e.ID)
+			m.looked[key(e.ID, d)] = a.read
+		}
+	}
 }
 
 // resolve ends the open starts of others, once no call of theirs can be under way (rules R6, R9).

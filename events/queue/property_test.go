@@ -21,7 +21,7 @@ type seen struct {
 	Summaries       map[string]message.Summary
 	Ready           map[string]time.Time
 	Open, Unknown   []string
-	Ghosts          []string
+	Ghosts, Doubts  []string
 	Group           uint64
 	Chain           bool
 	Flags           [3]bool
@@ -62,6 +62,9 @@ func look(q *Queue, now time.Time) seen {
 	for _, e := range q.Ghosts() {
 		s.Ghosts = append(s.Ghosts, e.ID)
 	}
+	for _, e := range q.Doubtful() {
+		s.Doubts = append(s.Doubts, e.ID)
+	}
 	for range 6 {
 		if x, ok := q.Next(now); ok {
 			s.Turns = append(s.Turns, fmt.Sprint(x.Entry.ID, x.Attempt, x.Fresh))
@@ -86,7 +89,7 @@ func anyTape(t *rapid.T) *tape {
 	for range rapid.IntRange(0, 30).Draw(t, "facts") {
 		p.now = p.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 		id, n := rapid.SampledFrom(ids).Draw(t, "id"), rapid.IntRange(1, 3).Draw(t, "attempt")
-		switch rapid.IntRange(0, 15).Draw(t, "fact") {
+		switch rapid.IntRange(0, 16).Draw(t, "fact") {
 		case 0, 1:
 			p.started(id, n)
 		case 2:
@@ -117,6 +120,8 @@ func anyTape(t *rapid.T) *tape {
 			if rapid.IntRange(0, 9).Draw(t, "hole") == 0 {
 				p.group = 0
 			}
+		case 16:
+			p.restored(uint64(rapid.IntRange(0, int(p.seq)).Draw(t, "up to")))
 		}
 	}
 	return p

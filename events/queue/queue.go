@@ -22,6 +22,7 @@ type Entry struct {
 	sum       message.Summary
 	queued    bool
 	postponed time.Time
+	looked    uint64 // the doubt it was looked up for, see LookedUp
 	ver       uint32 // of its place in the indexes; older places are stale
 }
 
@@ -65,6 +66,8 @@ type Queue struct {
 	bound      map[string]time.Time // gateway ids of messages that left, by when
 
 	opened, closed, paused, resumed, draining, parked uint64 // sequence of the newest event of each kind
+
+	doubt doubt
 
 	ix index
 }
@@ -111,6 +114,10 @@ func (q *Queue) Apply(rec events.Recorded) {
 		q.applyLink(link{seq: seq, prev: rec.Prev})
 		if !rec.Known {
 			q.unreadable = true
+			return
+		}
+		if isRestored(rec) {
+			q.applyRestored(rec)
 			return
 		}
 		q.applyFact(rec)

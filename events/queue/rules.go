@@ -82,6 +82,7 @@ const (
 	HoldSlot         Hold = "slot_taken"       // its slot has an open start
 	HoldConcurrency  Hold = "concurrency"      // C open starts
 	HoldUnknown      Hold = "unknown"          // an attempt is unknown and the policy allows no other (rule R8)
+	HoldDoubt        Hold = "doubt"            // it may have left in a part of the log that was lost
 	HoldExhausted    Hold = "exhausted"        // no attempt left, or a final code is known
 	HoldNotDue       Hold = "not_due"          // deliverAt or the retry is in the future
 	HoldDeadline     Hold = "deadline"         // deliverUntil is over

@@ -18,7 +18,7 @@ import (
 
 // StateVersion is the version of the fold and of the bytes that AppendState writes. It changes with either: a state of
 // another version is not read, the log is folded anew.
-const StateVersion = 1
+const StateVersion = 2
 
 // ErrState says that bytes are no state of this version.
 var ErrState = errors.New("not a state of a queue of this version")
@@ -26,11 +26,11 @@ var ErrState = errors.New("not a state of a queue of this version")
 // Blank reports that the queue remembers nothing: a new one answers the same.
 func (q *Queue) Blank() bool {
 	return len(q.entries)+len(q.links)+len(q.bound) == 0 && !q.broken && !q.unreadable &&
-		max(q.group, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked) == 0
+		max(q.group, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.doubt.seq) == 0
 }
 
 // AppendState appends the state of the queue to b and gives the result. The same state gives the same bytes. Rules, postponed
-// messages and whose turn it is are no part of it.
+// and looked up messages and whose turn it is are no part of it.
 func (q *Queue) AppendState(b []byte) []byte {
 	w := writer{b: b, places: map[string]uint64{}}
 	w.uint(StateVersion)
@@ -42,6 +42,9 @@ func (q *Queue) AppendState(b []byte) []byte {
 	for _, n := range []uint64{q.floor, q.group, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked} {
 		w.uint(n)
 	}
+	w.uint(q.doubt.upTo)
+	w.uint(q.doubt.seq)
+	w.time(q.doubt.since)
 	w.bools(q.broken, q.unreadable)
 	w.uint(uint64(len(q.links)))
 	for _, l := range q.links {
@@ -92,6 +95,7 @@ func DecodeState(b []byte, rules Rules) (*Queue, error) {
 	for _, n := range []*uint64{&q.floor, &q.group, &q.opened, &q.closed, &q.paused, &q.resumed, &q.draining, &q.parked} {
 		*n = r.uint()
 	}
+	q.doubt = doubt{upTo: r.uint(), seq: r.uint(), since: r.time()}
 	q.broken, q.unreadable = r.bools()
 	for range r.count(2) {
 		q.applyLink(link{seq: r.uint(), prev: r.uint()})

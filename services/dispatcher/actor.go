@@ -45,7 +45,7 @@ func newActor(p *partition, id string) *actor {
 		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
 		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, kicks: make(chan struct{}, 1),
 		seen: map[string]time.Time{}, lanes: map[events.Lane]*lane{}, lookups: map[string]*lookup{},
-		results: make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL), restored: restored{held: map[string]struct{}{}},
+		results: make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),
 	}
 }
 

@@ -165,7 +165,7 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 	first := reached && !p.current
 	p.mu.Unlock()
 	if first {
-		if err := p.enter(ctx); err != nil {
+		if reached, err = p.enter(ctx); err != nil {
 			return err
 		}
 	}

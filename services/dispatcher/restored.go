@@ -2,22 +2,25 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 )
 
-// restored is what an actor holds since an operator accepted a log that had lost events: a message that is pending in what is
-// left may have left in what was lost. Each waits until a look-up found nothing of it (then it may go) or found it (then it is
-// proved); what the gateway cannot tell apart, or says nothing about, ends at its deadline.
+// restored is where an actor stands with the messages that its fold holds since an operator accepted a log that had lost events:
+// each may have left in what was lost. It waits until a look-up found nothing of it (then it may go) or found it (then it is
+// proved); what the gateway cannot tell apart, or says nothing about, ends at its deadline. Only the goroutine of run has it.
 type restored struct {
-	held  map[string]struct{} // guarded by actor.mu
-	after uint64              // sequence of the last message asked about; the rest belongs to the goroutine of run
+	after uint64 // sequence of the last message asked about
 	next  time.Time
 	round int
 }
@@ -25,39 +28,66 @@ type restored struct {
 // restoredChunk bounds the messages of one look-up.
 const restoredChunk = 50
 
-// whenever is later than any time a message can have.
-var whenever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+// restoredAppends bounds how many instances are told at once that their log was accepted.
+const restoredAppends = 16
 
-// holdRestored holds what was accepted and not tried again since. It is done anew in each life: what a look-up found is not
-// in the log, unless it is a proof.
-func (p *partition) holdRestored() {
+// recordRestored appends an operator's word to the log, for each instance with messages that may have left in the part that was
+// lost, unless its fold shows it already. shown is false while there is one that the fold does not show: it comes with the tail.
+func (p *partition) recordRestored(ctx context.Context) (shown bool, err error) {
 	p.mu.Lock()
-	limit := p.keep.restored
+	limit, at := p.keep.restored, p.keep.restoredAt
 	p.mu.Unlock()
 	if limit == 0 {
-		return
+		return true, nil
 	}
-	n := 0
+	appends, ctx := errgroup.WithContext(ctx)
+	appends.SetLimit(restoredAppends)
+	shown = true
 	for _, a := range p.all() {
 		a.mu.Lock()
-		for _, e := range a.q.Pending() {
-			if e.QueuedSeq > limit || triedSince(e, limit) {
-				continue
-			}
-			a.q.Postpone(e.ID, whenever)
-			a.restored.held[e.ID] = struct{}{}
-			n++
+		upTo, _ := a.q.Restored()
+		expected, n := a.q.GroupSequence(), 0
+		if upTo < limit {
+			n = doubtful(a.q, limit)
 		}
 		a.mu.Unlock()
+		if n == 0 {
+			continue
+		}
+		shown = false
+		appends.Go(func() error { return a.recordRestored(ctx, limit, at, expected, n) })
 	}
-	if n > 0 {
-		p.d.log.Warn().Stringer("partition", p.n).Int("messages", n).Msg("held until they were looked up: they may have left in the part of the log that was lost")
-	}
+	return shown, appends.Wait()
 }
 
-// triedSince reports whether an attempt began after the log was accepted: then the message was let go once.
-func triedSince(e *queue.Entry, limit uint64) bool {
-	return slices.ContainsFunc(e.Record, func(f message.Fact) bool { return f.Nonce != "" && f.Seq > limit })
+// doubtful counts the messages that were accepted up to limit, are not over and were not tried again since.
+func doubtful(q *queue.Queue, limit uint64) (n int) {
+	for _, e := range q.Pending() {
+		since := func(f message.Fact) bool { return f.Kind == message.KindStarted && f.Seq > limit }
+		if e.QueuedSeq <= limit && !slices.ContainsFunc(e.Record, since) {
+			n++
+		}
+	}
+	return n
+}
+
+// recordRestored appends that the log was accepted up to limit.
+func (a *actor) recordRestored(ctx context.Context, limit uint64, at time.Time, expected uint64, n int) error {
+	ev := a.event(events.TypeDispatchRestored, "restored", events.ClosedMessage{}, "", 0, &events.DispatchRestored{
+		UpTo: limit, By: source, Reason: fmt.Sprintf("--accept-log %s:%d", a.p.n, limit),
+	})
+	ev.Time = at
+	seq, err := a.p.log.AppendFenced(ctx, a.p.n, a.id, ev, expected)
+	var refused *eventlog.Refused
+	if errors.As(err, &refused) { // another dispatcher was there first: its event comes with the tail, and is looked at then
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("record that the log was accepted: %w", err)
+	}
+	a.log.Warn().Int("messages", n).Uint64("position", seq).
+		Msg("held until they were looked up: they may have left in the part of the log that was lost")
+	return nil
 }
 
 // lookUpRestored asks the gateway about the next of them, beside the actor.
@@ -94,37 +124,25 @@ func (a *actor) lookUpRestored(ctx context.Context) {
 
 // restoredNext gives when the next of these look-ups is due, and whether any is.
 func (a *actor) restoredNext() (time.Time, bool) {
-	a.p.mu.Lock()
-	from := a.p.keep.restoredAt.Add(a.p.d.set.RestoredWait)
-	a.p.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	_, at := a.q.Restored()
+	from := at.Add(a.p.d.set.RestoredWait)
 	if from.Before(a.restored.next) {
 		from = a.restored.next
 	}
-	return from, len(a.restored.held) > 0
+	return from, a.q.Doubts() > 0
 }
 
 // heldChunk lists the next messages to ask about; none when a round is over. The caller holds a.mu.
 func (a *actor) heldChunk() []suspect {
 	var out []suspect
 	var waiting []*queue.Entry
-	for id := range a.restored.held {
-		e, ok := a.q.Entry(id)
-		if !ok || e.Summary().Settled() {
-			delete(a.restored.held, id)
-			continue
-		}
+	for _, e := range a.q.Doubtful() {
 		if e.Summary().Open() == 0 && e.Summary().Outstanding() == 0 { // else its attempt is looked up
 			waiting = append(waiting, e)
 		}
 	}
-	slices.SortFunc(waiting, func(x, y *queue.Entry) int {
-		if x.QueuedSeq < y.QueuedSeq {
-			return -1
-		}
-		return 1
-	})
 	for _, e := range waiting {
 		if e.QueuedSeq > a.restored.after && len(out) < restoredChunk {
 			out = append(out, suspect{
@@ -132,11 +150,14 @@ func (a *actor) heldChunk() []suspect {
 			})
 		}
 	}
-	if len(out) > 0 {
+	switch {
+	case len(out) > 0:
 		a.restored.after = out[len(out)-1].message.QueuedSeq
-	} else if len(waiting) > 0 {
+	case len(waiting) > 0:
 		a.restored.round++
 		a.restored.after, a.restored.next = 0, time.Now().Add(a.p.d.set.lookUpAfter(a.restored.round))
+	default: // each has an attempt that may have left too, and that is looked up
+		a.restored.after, a.restored.next = 0, time.Now().Add(maxNap)
 	}
 	return out
 }
@@ -173,8 +194,7 @@ func (a *actor) concludeRestored(ctx context.Context, r lookupResult) {
 		case len(g.rows) == 0 && g.complete && r.saves:
 			for _, s := range g.suspects {
 				if s.held {
-					a.q.Postpone(s.message.ID, time.Time{})
-					delete(a.restored.held, s.message.ID)
+					a.q.LookedUp(s.message.ID)
 					free++
 				}
 			}

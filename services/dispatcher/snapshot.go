@@ -173,7 +173,7 @@ const costShare = 100
 // snapshotIfDue hands a snapshot to watch, when a leader's is due and the one before is kept. Called between two batches.
 func (p *partition) snapshotIfDue() {
 	k := &p.keep
-	if p.d.snapshots == nil || !p.d.leads() || len(k.out) > 0 {
+	if p.d.snapshots == nil || !p.d.leads() || len(k.out) > 0 || k.accepted { // it would tell the witness before the log
 		return
 	}
 	if k.when.IsZero() {

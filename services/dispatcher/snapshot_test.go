@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/snapshots"
 )
 
@@ -85,10 +86,13 @@ func TestStartAtASnapshot(t *testing.T) {
 func TestUnusableSnapshotsArePassedOver(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func([]byte) []byte{
-		"cut":            func(b []byte) []byte { return b[:len(b)-3] },
-		"changed":        func(b []byte) []byte { b[len(b)-1] ^= 1; return b },
-		"no header":      func([]byte) []byte { return []byte("snapshot") },
-		"a newer fold":   func(b []byte) []byte { return []byte(strings.Replace(string(b), `"fold":1`, `"fold":2`, 1)) },
+		"cut":       func(b []byte) []byte { return b[:len(b)-3] },
+		"changed":   func(b []byte) []byte { b[len(b)-1] ^= 1; return b },
+		"no header": func([]byte) []byte { return []byte("snapshot") },
+		"a newer fold": func(b []byte) []byte {
+			fold := func(n int) string { return fmt.Sprintf(`"fold":%d`, n) }
+			return []byte(strings.Replace(string(b), fold(queue.StateVersion), fold(queue.StateVersion+1), 1))
+		},
 		"a newer format": func(b []byte) []byte { return []byte(strings.Replace(string(b), `"format":1`, `"format":2`, 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {

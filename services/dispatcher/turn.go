@@ -143,7 +143,7 @@ func (a *actor) check(j job, s *intent) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e, ok := a.q.Entry(j.id)
-	if !ok || e.Summary().Settled() || a.q.Paused() || a.q.Parked() || a.q.Closed() || !a.q.ChainIntact() {
+	if !ok || e.Summary().Settled() || a.q.Paused() || a.q.Parked() || a.q.Closed() || !a.q.ChainIntact() || a.q.InDoubt(j.id) {
 		return errStopped
 	}
 	if at := attemptOf(e, j.attempt); at.State != message.AttemptOpen || at.Nonce != s.nonce {

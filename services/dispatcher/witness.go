@@ -151,12 +151,15 @@ func (p *partition) load(ctx context.Context) error {
 		}
 	}
 	if fault != nil {
-		word, given := p.d.set.Accept[p.n]
-		if !given || word != last {
+		word, given, err := p.word(ctx, last)
+		switch {
+		case err != nil:
+			return err
+		case !given:
 			return fault
 		}
-		p.d.log.Warn().Stringer("partition", p.n).Uint64("last", last).AnErr("although", fault).Msg("the log is accepted by an operator's word; what is pending is looked up first")
-		p.begin(nil, last, time.Now().UTC())
+		p.d.log.Warn().Stringer("partition", p.n).Uint64("last", word).AnErr("although", fault).Msg("the log is accepted by an operator's word; what is pending is looked up first")
+		p.begin(nil, word, time.Now().UTC())
 		p.keep.accepted = true
 		return nil
 	}
@@ -167,6 +170,21 @@ func (p *partition) load(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// word gives an operator's word for the log as it ends now. What the word itself has appended may stand behind it: whoever was to
+// keep it on record may have died before witness and snapshots knew, or it is another dispatcher's.
+func (p *partition) word(ctx context.Context, last uint64) (word uint64, given bool, err error) {
+	word, given = p.d.set.Accept[p.n]
+	for seq := last; given && seq > word; seq-- {
+		rec, err := p.log.GetLeader(ctx, events.EventsStream(p.n), seq)
+		if err != nil && events.CodeOf(err) != events.CodeMalformed {
+			return 0, false, fmt.Errorf("read what follows the accepted log: %w", err)
+		}
+		body, ours := rec.Body.(*events.DispatchRestored)
+		given = ours && body.UpTo == word
+	}
+	return word, given && word <= last, nil
 }
 
 // behindView compares the end of the log with what a view has read. Sending does not wait for Postgres (promise P7).
@@ -233,28 +251,30 @@ func (p *partition) doubts(err error) {
 	}
 }
 
-// enter is the moment in which the fold reaches the end of the log for the first time: what a restore has made doubtful is
-// held, and an operator's word goes on record, before anything is started.
-func (p *partition) enter(ctx context.Context) error {
-	p.holdRestored()
-	if !p.keep.accepted {
-		return nil
-	}
+// enter is the moment in which the fold reaches the end of the log for the first time: an operator's word goes on record, in the
+// log and then in snapshots and witness, before anything is started. It is not done while the fold does not show the record.
+func (p *partition) enter(ctx context.Context) (done bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, trustLimit)
 	defer cancel()
+	if shown, err := p.recordRestored(bounded); err != nil || !shown {
+		return false, err
+	}
+	if !p.keep.accepted {
+		return true, nil
+	}
 	if err := p.log.Durable(bounded); err != nil {
-		return err
+		return false, err
 	}
 	m := p.mark()
 	if p.d.snapshots != nil {
 		for slot := range slots {
 			if err := p.d.snapshots.Delete(bounded, p.slotName(slot)); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if m.Sequence > 0 {
 			if err := p.d.snapshots.Put(bounded, p.slotName(0), p.encode()); err != nil {
-				return err
+				return false, err
 			}
 		}
 		p.keep.slot, p.keep.made, p.keep.when = 1, m.Sequence, time.Now()
@@ -266,11 +286,11 @@ func (p *partition) enter(ctx context.Context) error {
 			keep = func() error { return w.Remove(name) }
 		}
 		if err := keep(); err != nil {
-			return err
+			return false, err
 		}
 	}
 	p.keep.accepted = false
-	return nil
+	return true, nil
 }
 
 // watch looks again and again whether the log still holds what was folded, and keeps witness and snapshots of a leader.

@@ -69,6 +69,11 @@ var mutations = []mutation{
 		pkg:     "services/dispatcher", test: "TestR6R9OpenStartOfAnotherLife",
 	},
 	{
+		without: "P2 the word for a restored log, in the log",
+		patches: []patch{{"services/dispatcher/restored.go", "\tif limit == 0 {\n", "\tif limit >= 0 {\n"}},
+		pkg:     "services/dispatcher", test: "TestP2AcceptedLogIsHeldWithoutSnapshotsAndWitness",
+	},
+	{
 		without: "rows and checkpoint in one transaction",
 		patches: []patch{{
 			"projections/projector/tx.go", "\tq.Queue(moveCheckpoint, View,",
