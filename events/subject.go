@@ -172,6 +172,9 @@ func HookLogSubject(endpoint, result string) string { return "hlg." + endpoint +
 // ControlSubject is where the state of an entity of the control plane is recorded.
 func ControlSubject(kind, id string) string { return "ctl." + kind + "." + id }
 
+// ControlFilter covers every event of CONTROL.
+const ControlFilter = "ctl.>"
+
 // ParseControlSubject gives kind and id of a subject of CONTROL.
 func ParseControlSubject(s string) (kind, id string, err error) {
 	t := strings.Split(s, ".")

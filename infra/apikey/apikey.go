@@ -3,7 +3,7 @@
 // It promises that a key which Parse accepts was written by Generate or guessed with its checksum, and that no key
 // prints itself.
 //
-// A key is `ps_live_<8 id>_<43 base62><6 base62 crc32>`, `ps_test_…` for the test environment. The id is public and
+// A key is `ps_live_<8 id>_<43 base62><6 base62 crc32>`, `ps_test_…` for the test environment, `ps_oper_…` for an operator. The id is public and
 // finds the record; the 43 digits are 256 random bits; the checksum (IEEE CRC-32 of everything before it) lets scanners
 // and the edge drop mistyped keys without a look-up. Only the SHA-256 of a key is stored: a random secret of 256 bits
 // needs no slow hash.
@@ -25,6 +25,7 @@ import (
 const (
 	livePrefix = "ps_live_"
 	testPrefix = "ps_test_"
+	operPrefix = "ps_oper_"
 
 	idLength     = 8
 	secretLength = 43
@@ -40,7 +41,7 @@ var ErrMalformed = errors.New("malformed API key")
 
 // Key is a raw key. Printing it shows the public part only; Reveal gives the whole.
 type Key struct {
-	environment events.Environment
+	environment events.Environment // empty for an operator's
 	raw         string
 }
 
@@ -50,6 +51,13 @@ func Generate(environment events.Environment, random io.Reader) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("generate API key: %w", err)
 	}
+	return generate(prefix, environment, random)
+}
+
+// GenerateOperator makes an operator's key, as Generate does.
+func GenerateOperator(random io.Reader) (Key, error) { return generate(operPrefix, "", random) }
+
+func generate(prefix string, environment events.Environment, random io.Reader) (Key, error) {
 	id, err := publicID(random)
 	if err != nil {
 		return Key{}, fmt.Errorf("generate API key: %w", err)
@@ -73,6 +81,7 @@ func Parse(raw string) (Key, error) {
 		k.environment = events.Live
 	case testPrefix:
 		k.environment = events.Test
+	case operPrefix:
 	default:
 		return Key{}, ErrMalformed
 	}
@@ -84,7 +93,10 @@ func Parse(raw string) (Key, error) {
 	return k, nil
 }
 
-// Environment is what the key may do: events.Live or events.Test.
+// Operator tells whether the key is an operator's.
+func (k Key) Operator() bool { return strings.HasPrefix(k.raw, operPrefix) }
+
+// Environment is what the key may do: events.Live or events.Test; empty for an operator's.
 func (k Key) Environment() events.Environment { return k.environment }
 
 // PublicID is the key's id, `[a-z0-9]{8}`: no secret, and a valid token of a subject.

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var shape = regexp.MustCompile(`^ps_(live|test)_[a-z0-9]{8}_[0-9A-Za-z]{43}[0-9A-Za-z]{6}$`)
+var shape = regexp.MustCompile(`^ps_(live|test|oper)_[a-z0-9]{8}_[0-9A-Za-z]{43}[0-9A-Za-z]{6}$`)
 
 func TestGeneratedKeysParse(t *testing.T) {
 	t.Parallel()
@@ -100,6 +100,24 @@ func TestKeyDoesNotPrintItself(t *testing.T) {
 	}
 	if zero := (apikey.Key{}); zero.String() != "" || zero.PublicID() != "" {
 		t.Error("the zero key prints something")
+	}
+}
+
+func TestOperatorKey(t *testing.T) {
+	t.Parallel()
+	key, err := apikey.GenerateOperator(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := apikey.Parse(key.Reveal())
+	if err != nil || parsed != key || !parsed.Operator() || parsed.Environment() != "" || !shape.MatchString(key.Reveal()) {
+		t.Errorf("%v, %v", parsed, err)
+	}
+	if customers, err := apikey.Generate(events.Live, rand.Reader); err != nil || customers.Operator() {
+		t.Errorf("a customer's key is an operator's: %v", err)
+	}
+	if _, err := apikey.GenerateOperator(bytes.NewReader(nil)); err == nil {
+		t.Error("no random bytes were enough")
 	}
 }
 

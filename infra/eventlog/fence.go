@@ -42,18 +42,7 @@ func (l *Log) AppendFenced(ctx context.Context, p events.Partition, instance str
 // none, and gives its sequence. Refused is events.CodeConflict with the detail "last"; a missing acknowledgement is
 // resolved as in AppendFenced, and events.CodeUnavailable means the same.
 func (l *Log) AppendExpecting(ctx context.Context, ev events.Event, expected uint64) (uint64, error) {
-	wire, err := l.opts.Registry.Encode(ev)
-	if err != nil {
-		return 0, fmt.Errorf("append to control: %w", err)
-	}
-	seq, err := l.appendExpected(ctx, events.StreamControl, wire, wire.Subject, expected)
-	if refused, ok := errors.AsType[*Refused](err); ok {
-		err = events.Errorf(events.CodeConflict, "it was changed by somebody else").WithDetails("last", refused.Last)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("append to control: %w", err)
-	}
-	return seq, nil
+	return l.appendControl(ctx, ev, "", expected)
 }
 
 func (l *Log) appendExpected(ctx context.Context, stream string, wire events.Wire, filter string, expected uint64) (uint64, error) {

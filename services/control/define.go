@@ -33,6 +33,21 @@ func Remove(ctx context.Context, log Appender, kind, id string, author Author, e
 }
 
 func change(ctx context.Context, log Appender, kind, id, eventType string, body any, expected uint64) (uint64, error) {
+	return record(ctx, log.AppendExpecting, kind, id, eventType, body, expected)
+}
+
+// NextAppender writes to CONTROL as a whole.
+type NextAppender interface {
+	AppendNext(ctx context.Context, ev events.Event, expected uint64) (uint64, error)
+}
+
+// Next records an event of an entity if CONTROL ends at expected, and gives its sequence; body is an *events.Defined or an
+// *events.Removed that fits the type. When the stream has moved the error is events.CodeConflict.
+func Next(ctx context.Context, log NextAppender, kind, id, eventType string, body any, expected uint64) (uint64, error) {
+	return record(ctx, log.AppendNext, kind, id, eventType, body, expected)
+}
+
+func record(ctx context.Context, add func(context.Context, events.Event, uint64) (uint64, error), kind, id, eventType string, body any, expected uint64) (uint64, error) {
 	if !events.ValidToken(id) {
 		return 0, events.Errorf(events.CodeValidation, "an id has 1 to 40 characters of a-z, 0-9 and '-'")
 	}
@@ -40,7 +55,7 @@ func change(ctx context.Context, log Appender, kind, id, eventType string, body 
 	if err != nil {
 		return 0, fmt.Errorf("draw an event id: %w", err)
 	}
-	seq, err := log.AppendExpecting(ctx, events.Event{
+	seq, err := add(ctx, events.Event{
 		Envelope: events.Envelope{ID: eventID.String(), Type: eventType, Source: "pilot/control", Time: time.Now()},
 		Address:  events.ControlSubject(kind, id),
 		Body:     body,
