@@ -34,6 +34,7 @@ type partition struct {
 	own   sync.Map        // nonces of starts of this process, while their turn lasts
 	skew  atomic.Pointer[skew]
 	keep  keeping
+	lost  bool // the newest snapshot that was made is not in the store; belongs to watch, and to finish after it
 }
 
 // skew is how far this machine's clock was off the stream's, and when that was seen.

@@ -202,6 +202,7 @@ func (p *partition) put(ctx context.Context, s snapshot) {
 	if err == nil {
 		err = p.d.snapshots.Put(ctx, p.slotName(s.slot), s.data)
 	}
+	p.lost = err != nil
 	if err != nil {
 		p.d.metrics.snapshots.WithLabelValues("failed").Inc()
 		p.d.log.Warn().Err(err).Stringer("partition", p.n).Msg("snapshot not kept")
@@ -212,7 +213,7 @@ func (p *partition) put(ctx context.Context, s snapshot) {
 	p.d.log.Info().Stringer("partition", p.n).Uint64("sequence", s.Sequence).Int("bytes", len(s.data)).Dur("elapsed", time.Since(began)).Msg("snapshot kept")
 }
 
-// finish keeps a last snapshot of an orderly stop. The tail and watch have ended.
+// finish keeps a last snapshot of an orderly stop. The tail and watch have ended; one that watch was keeping was cut off with it.
 func (p *partition) finish(ctx context.Context, led bool) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishLimit)
 	defer cancel()
@@ -220,7 +221,7 @@ func (p *partition) finish(ctx context.Context, led bool) {
 	if !led || p.ready() != nil || m.Sequence == 0 {
 		return
 	}
-	if p.d.snapshots != nil && m.Sequence != p.keep.made {
+	if p.d.snapshots != nil && (m.Sequence != p.keep.made || p.lost || len(p.keep.out) > 0) {
 		p.put(bounded, p.next())
 		return
 	}

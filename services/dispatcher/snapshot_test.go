@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,6 +80,56 @@ func TestStartAtASnapshot(t *testing.T) {
 		if n := r.ledger(text); n != 1 {
 			t.Errorf("%q left %d times", text, n)
 		}
+	}
+}
+
+// cutStore keeps nothing the first time: it waits until it is cut off.
+type cutStore struct {
+	*countingStore
+	under chan struct{} // closed when the first put is under way
+	first sync.Once
+}
+
+func (s *cutStore) Put(ctx context.Context, name string, data []byte) error {
+	cut := false
+	s.first.Do(func() {
+		close(s.under)
+		<-ctx.Done()
+		cut = true
+	})
+	if cut {
+		return ctx.Err()
+	}
+	return s.countingStore.Put(ctx, name, data)
+}
+
+// A stop cut off the snapshot that was being kept, and took it for kept: the next start read the log again.
+func TestStopWhileASnapshotIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	store := &cutStore{countingStore: r.keeps(), under: make(chan struct{})}
+	r.kept = store
+	set := quick()
+	set.SnapshotEvery = 1
+	d, stop := r.run(set)
+	eventually(t, "leads", d.Leading, nil)
+	r.instanceEvent(events.TypeInstancePaused, "paused")
+	select {
+	case <-store.under:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no snapshot was made")
+	}
+	r.awaitFolded(d)
+	stop()
+	if n := store.puts.Load(); n != 1 {
+		t.Errorf("%d snapshots were kept", n)
+	}
+	found, err := d.parts[r.p].snapshots(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := newest(found); s == nil || s.Sequence != d.parts[r.p].mark().Sequence {
+		t.Errorf("the newest snapshot is %+v", s)
 	}
 }
 
