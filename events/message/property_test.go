@@ -198,3 +198,39 @@ func TestLegalLogsDoNotLie(t *testing.T) {
 		}
 	})
 }
+
+// P11: what is refunded cannot have had an effect: it ended for certain, and nothing of it was accepted, proved or is unknown.
+func TestP11OnlyWhatHadNoEffectIsRefunded(t *testing.T) {
+	t.Parallel()
+	forLogs(t, func(t *rapid.T, log []events.Recorded) {
+		s := fold(log...)
+		view, sum := s.View(), s.Record.Summarize()
+		if view.Refunded && (view.Presumed || sum.Outstanding() > 0 || sum.Accepted || sum.Proved || sum.Open() > 0 ||
+			(view.Stage != events.StageFailed && view.Stage != events.StageCanceled)) {
+			t.Fatalf("refunded: %+v of %+v", view, sum)
+		}
+	})
+}
+
+func TestP11Refunds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		log  []events.Recorded
+		want bool
+	}{
+		"never attempted":              {[]events.Recorded{queuedEvent(1), closed(2, events.ClosedExpired, events.FailExpired)}, true},
+		"canceled":                     {[]events.Recorded{queuedEvent(1), closed(2, events.ClosedCanceled, "")}, true},
+		"refused":                      {[]events.Recorded{queuedEvent(1), started(2, 1), refused(3, 1)}, true},
+		"deferred, then expired":       {[]events.Recorded{queuedEvent(1), started(2, 1), deferred(3, 1, true), closed(4, events.ClosedExpired, events.FailExpired)}, true},
+		"disproved, then expired":      {[]events.Recorded{queuedEvent(1), started(2, 1), unknown(3, 1), disproved(4, 1), closed(5, events.ClosedExpired, events.FailExpired)}, true},
+		"waiting":                      {[]events.Recorded{queuedEvent(1)}, false},
+		"accepted":                     {[]events.Recorded{queuedEvent(1), started(2, 1), accepted(3, 1, "g")}, false},
+		"unknown, then refused":        {[]events.Recorded{queuedEvent(1), started(2, 1), unknown(3, 1), absent(4, 1), started(5, 2), refused(6, 2)}, false},
+		"refused, then a receipt":      {[]events.Recorded{queuedEvent(1), started(2, 1), refused(3, 1), receipt(4, "delivered")}, false},
+		"accepted, then gateway error": {[]events.Recorded{queuedEvent(1), started(2, 1), accepted(3, 1, "g"), receipt(4, "failed")}, false},
+	} {
+		if got := fold(c.log...).View().Refunded; got != c.want {
+			t.Errorf("%s: refunded %v", name, got)
+		}
+	}
+}

@@ -244,6 +244,22 @@ func (s Summary) Called() bool {
 	return false
 }
 
+// Refunded reports whether the message ended without any attempt that can have had an effect: what it took of a plan's limit is
+// given back (promise P11).
+func (s Summary) Refunded() bool {
+	if s.End == nil || s.End.Presumed || s.Proved || s.Accepted {
+		return false
+	}
+	for _, a := range s.Attempts {
+		switch a.State {
+		case AttemptNone, AttemptRefused, AttemptDeferred, AttemptDisproved:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // Last gives the newest attempt; the zero Attempt when there is none.
 func (s Summary) Last() Attempt {
 	if len(s.Attempts) == 0 {

@@ -79,6 +79,8 @@ type View struct {
 	Presumed     bool // the end is presumed: an attempt may have had an effect
 	Corrected    bool // it was FAILED or CANCELED, and a receipt proved otherwise
 	Erased       bool
+	Refunded     bool   // no attempt can have had an effect: it does not count in a plan's limit
+	RefundedSeq  uint64 // of the fact since which Refunded is what it is; 0 while it never was true
 	Transitions  []Transition
 }
 
@@ -100,6 +102,10 @@ func (s State) View() View {
 	v := View{Stage: events.StageQueued}
 	for _, f := range s.Record {
 		w.step(&v, f)
+		// A receipt is stronger than whatever the attempts came to.
+		if now := w.sum.Refunded() && (v.Stage == events.StageFailed || v.Stage == events.StageCanceled); now != v.Refunded {
+			v.Refunded, v.RefundedSeq = now, f.Seq
+		}
 	}
 	v.Attempts = len(w.sum.Attempts)
 	v.GatewayID = w.sum.GatewayID

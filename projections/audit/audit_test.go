@@ -144,6 +144,7 @@ func TestVerifyFindsEditedRows(t *testing.T) {
 	for i, edit := range []struct{ sql, table, detail string }{
 		{`UPDATE messages SET stage = 'READ' WHERE id = $1`, "messages", "stage"},
 		{`UPDATE messages SET recipient_hash = 'x' WHERE id = $1`, "messages", "recipient_hash"},
+		{`UPDATE messages SET quota_windows = 'm-2026-11', refunded = id = $1 WHERE id = $1`, "messages", "refunded"},
 		{`UPDATE attempts SET state = 'unknown' WHERE message_id = $1`, "attempts", "attempt 1: state"},
 		{`UPDATE timeline SET cause = 'x' WHERE message_id = $1 AND event = 'message.queued'`, "timeline", "cause"},
 		{`INSERT INTO attempts (message_id, attempt, partition, state, called, absent) VALUES ($1, 9, 0, 'open', true, false)`, "attempts", "attempt 9: unexpected"},
@@ -157,6 +158,7 @@ func TestVerifyFindsEditedRows(t *testing.T) {
 		}
 		want = append(want, edit.table+" "+id+" "+edit.detail)
 	}
+	want = append(want, "quota_usage  acme d-2026-11-29")
 	_, found = verify(t, w, pool)
 	for _, f := range found {
 		got := f.Table + " " + f.MessageID + " " + f.Detail

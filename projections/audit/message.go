@@ -67,7 +67,8 @@ func tell(ctx context.Context, log Log, id string, part events.Partition, since 
 		var seqs []uint64
 		err := read(ctx, log, eventlog.TailConfig{Stream: stream, Filters: filters, From: from, FromTime: since, HeadersOnly: true}, head,
 			func(rec events.Recorded) bool {
-				if slices.ContainsFunc(message.Subjects(rec), func(m events.ClosedMessage) bool { return m.ID == id }) || rec.Subject == id {
+				named := slices.ContainsFunc(message.Subjects(rec), func(m events.ClosedMessage) bool { return m.ID == id })
+				if named || rec.Subject == id || doubts(rec, from) {
 					seqs = append(seqs, rec.Position.Sequence)
 				}
 				return len(seqs) < most
@@ -108,6 +109,9 @@ func tell(ctx context.Context, log Log, id string, part events.Partition, since 
 		if err != nil {
 			return Story{}, err
 		}
+		if doubts(rec, first[0]) && state.Record.Summarize().Settled() {
+			continue // it was over
+		}
 		state = state.Apply(rec)
 		v := state.View()
 		s.Events = append(s.Events, Step{
@@ -117,6 +121,13 @@ func tell(ctx context.Context, log Log, id string, part events.Partition, since 
 		s.Stage, s.Status, s.Attempts = v.Stage, v.Status(), v.Attempts
 	}
 	return s, nil
+}
+
+// doubts reports whether rec says of every message accepted up to a place, and of the one accepted at seq, that it may have left in a
+// lost part of the log, unless it was over.
+func doubts(rec events.Recorded, seq uint64) bool {
+	b, ok := rec.Body.(*events.DispatchRestored)
+	return ok && b.UpTo >= seq
 }
 
 // errEnough ends a tail.
@@ -191,6 +202,9 @@ func summary(rec events.Recorded) string {
 		add("code", b.Code)
 		add("presumed", b.Presumed)
 		add("messages", len(b.Messages))
+	case *events.DispatchRestored:
+		add("upTo", b.UpTo)
+		add("by", b.By)
 	case *events.Receipt:
 		add("gateway", b.GatewayStatus)
 		add("at", moment(b.At))

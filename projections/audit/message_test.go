@@ -20,6 +20,11 @@ func TestMessageIsToldFromTheLogAlone(t *testing.T) {
 	wr := w.Writer(1)
 	wr.Story(t, 9)
 	id := wr.Queued(t)
+	restored := func(upTo uint64) {
+		wr.Append(t, events.Event{Envelope: events.Envelope{Type: events.TypeDispatchRestored}, Body: &events.DispatchRestored{UpTo: upTo, By: "test"}})
+	}
+	restored(36) // not about it
+	restored(37)
 	start := logtest.About(events.TypeDispatchStarted, id, 1, &events.DispatchStarted{Call: "sendText"})
 	wr.Append(t, start)
 	wr.Append(t, logtest.About(events.TypeDispatchUnknown, id, 1, &events.DispatchUnknown{Cause: "limit", ElapsedMS: 15000}))
@@ -29,6 +34,7 @@ func TestMessageIsToldFromTheLogAlone(t *testing.T) {
 		Messages: []events.ClosedMessage{{ID: wr.ID(1), QueuedSeq: 1}, {ID: id, QueuedSeq: 37}},
 	}})
 	wr.Append(t, logtest.About(events.TypeReceiptSent, id, 0, &events.Receipt{GatewayStatus: "SERVER_ACK", At: logtest.Start}))
+	restored(50) // it was over
 	wr.Flush(t)
 
 	s, err := audit.Message(t.Context(), w.Log, id)
@@ -41,19 +47,23 @@ func TestMessageIsToldFromTheLogAlone(t *testing.T) {
 	}
 	want := []string{
 		"1:37 message.queued 0 QUEUED QUEUED 0",
-		"1:38 dispatch.started 1 SENDING QUEUED 1",
-		"1:39 dispatch.unknown 1 UNCONFIRMED QUEUED 1",
-		"1:52 dispatch.closed 0 FAILED FAILED 1",
-		"1:53 receipt.sent 0 SENT SENT 1",
+		"1:39 dispatch.restored 0 QUEUED QUEUED 0",
+		"1:40 dispatch.started 1 SENDING QUEUED 1",
+		"1:41 dispatch.unknown 1 UNCONFIRMED QUEUED 1",
+		"1:54 dispatch.closed 0 FAILED FAILED 1",
+		"1:55 receipt.sent 0 SENT SENT 1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("story:\n%s", diff)
 	}
-	if s.Stage != events.StageSent || s.Instance != streamtest.Instance || s.Tenant != "acme" || s.Head != 53 || s.Partition != 1 {
+	if s.Stage != events.StageSent || s.Instance != streamtest.Instance || s.Tenant != "acme" || s.Head != 56 || s.Partition != 1 {
 		t.Errorf("story = %+v", s)
 	}
-	if sum := s.Events[3].Summary; !strings.Contains(sum, "code=DELIVERY_TIMEOUT") || !strings.Contains(sum, "presumed=true") {
+	if sum := s.Events[4].Summary; !strings.Contains(sum, "code=DELIVERY_TIMEOUT") || !strings.Contains(sum, "presumed=true") {
 		t.Errorf("summary of the end: %q", sum)
+	}
+	if sum := s.Events[1].Summary; sum != "upTo=37 by=test" {
+		t.Errorf("summary of the restore: %q", sum)
 	}
 	for id, code := range map[string]events.Code{wr.ID(999): events.CodeNotFound, "msg_1": events.CodeValidation, "cor_1": events.CodeValidation} {
 		if _, err := audit.Message(t.Context(), w.Log, id); events.CodeOf(err) != code {

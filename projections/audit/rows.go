@@ -92,6 +92,27 @@ func (v *verifier) strangers(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
+// quota compares what is counted of plans' windows with the messages, which the rest of the audit holds against the log.
+func (v *verifier) quota(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `SELECT coalesce(q.partition, m.partition), concat_ws(' ', coalesce(q.tenant_id, m.tenant_id), coalesce(q.quota_window, m.w))
+		FROM quota_usage q FULL JOIN (SELECT partition, tenant_id, w, count(*) AS accepted, count(*) FILTER (WHERE refunded) AS refunded
+			FROM messages, unnest(string_to_array(quota_windows, ',')) AS w GROUP BY 1, 2, 3) m
+		ON q.partition = m.partition AND q.tenant_id = m.tenant_id AND q.quota_window = m.w
+		WHERE (q.accepted, q.refunded) IS DISTINCT FROM (m.accepted, m.refunded)`)
+	if err == nil {
+		var part int16
+		var detail string
+		_, err = pgx.ForEachRow(rows, []any{&part, &detail}, func() error {
+			v.found.add(Finding{Kind: KindRow, Partition: events.Partition(part), Table: "quota_usage", Detail: detail})
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("compare quota_usage: %w", err)
+	}
+	return nil
+}
+
 // folds compares every message that the timeline knows with its fold, page by page.
 func (v *verifier) folds(ctx context.Context, tx pgx.Tx) error {
 	var id string

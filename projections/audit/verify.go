@@ -105,6 +105,9 @@ func (v *verifier) moment(ctx context.Context, tx pgx.Tx) error {
 	if err := v.folds(ctx, tx); err != nil {
 		return err
 	}
+	if err := v.quota(ctx, tx); err != nil {
+		return err
+	}
 	return v.all(ctx, nil, true)
 }
 

@@ -63,6 +63,9 @@ func draw(t *rapid.T, l *Log, m int, tenant, instance string) events.Event {
 	case 20:
 		e = About(events.TypeMessageErased, id, 0, &events.MessageErased{KeyID: "k1"})
 	case 21:
+		if flag {
+			return events.Event{Envelope: events.Envelope{Type: events.TypeDispatchRestored}, Body: &events.DispatchRestored{UpTo: 3, By: "test"}}
+		}
 		e = About(events.TypeEvidenceAnomaly, id, attempt, &events.EvidenceAnomaly{Kind: events.AnomalyJIDMismatch})
 	default:
 		if flag {

@@ -98,7 +98,8 @@ func Queued(p events.Partition, id, tenant, instance string) events.Event {
 			Project: "project-" + tenant, Environment: events.Live, KeyID: "key-1", Category: events.Utility, Urgent: true,
 			TemplateID: "tpl-1", TemplateVersion: 3, Origin: "Shop", SourceNumber: "550000", CorrelationID: "cor_" + id[4:],
 			RecipientHash: "h1", RetentionDays: 7, Labels: []string{"a", `b"c`}, RetryOf: "",
-			Sealed: events.Sealed{KeyID: "k1", Blob: []byte{0, 1, 2, 255}},
+			QuotaWindows: []string{"m-2026-11", "d-2026-11-29"},
+			Sealed:       events.Sealed{KeyID: "k1", Blob: []byte{0, 1, 2, 255}},
 		},
 	}
 }

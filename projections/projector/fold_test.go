@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"pgregory.net/rapid"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/message"
+	"pilotstatus.dev/events/quota"
 	"pilotstatus.dev/infra/postgres"
 	"pilotstatus.dev/infra/postgres/pgtest"
 	"pilotstatus.dev/projections/logtest"
@@ -21,7 +23,7 @@ import (
 type folded struct {
 	Stage, Status, GatewayID, ErrorCode                 string
 	Attempts                                            int
-	Presumed, Corrected, Erased                         bool
+	Presumed, Corrected, Erased, Refunded               bool
 	Dispatched, Sent, Delivered, Read, Failed, Canceled string
 	QueuedSeq                                           int64
 	Blob                                                int
@@ -40,7 +42,7 @@ func expect(s message.State, timeline string) folded {
 	v := s.View()
 	f := folded{
 		Stage: string(v.Stage), Status: string(v.Status()), GatewayID: v.GatewayID, ErrorCode: string(v.ErrorCode),
-		Attempts: v.Attempts, Presumed: v.Presumed, Corrected: v.Corrected, Erased: v.Erased,
+		Attempts: v.Attempts, Presumed: v.Presumed, Corrected: v.Corrected, Erased: v.Erased, Refunded: v.Refunded,
 		Dispatched: stamp(v.DispatchedAt), Sent: stamp(v.SentAt), Delivered: stamp(v.DeliveredAt), Read: stamp(v.ReadAt),
 		Failed: stamp(v.FailedAt), Canceled: stamp(v.CanceledAt), QueuedSeq: int64(s.Queued.Position.Sequence), Timeline: timeline,
 	}
@@ -58,7 +60,7 @@ func expect(s message.State, timeline string) folded {
 
 func stored(t *rapid.T, tb testing.TB, pool *pgxpool.Pool) map[string]folded {
 	rows, err := pool.Query(tb.Context(), `SELECT id, stage, status, coalesce(gateway_id, ''), coalesce(error_code, ''), attempts,
-		presumed, corrected, erased, dispatched_at, sent_at, delivered_at, read_at, failed_at, canceled_at, queued_seq,
+		presumed, corrected, erased, refunded, dispatched_at, sent_at, delivered_at, read_at, failed_at, canceled_at, queued_seq,
 		coalesce(length(sealed_blob), 0),
 		coalesce((SELECT string_agg(format('%s:%s:%s:%s ', attempt, state, called::text, absent::text), '' ORDER BY attempt) FROM attempts a WHERE a.message_id = m.id), ''),
 		(SELECT string_agg(format('%s:%s:%s ', seq, event, attempt), '' ORDER BY seq) FROM timeline l WHERE l.message_id = m.id)
@@ -72,7 +74,7 @@ func stored(t *rapid.T, tb testing.TB, pool *pgxpool.Pool) map[string]folded {
 		var f folded
 		var id string
 		var at [6]*time.Time
-		if err := rows.Scan(&id, &f.Stage, &f.Status, &f.GatewayID, &f.ErrorCode, &f.Attempts, &f.Presumed, &f.Corrected, &f.Erased,
+		if err := rows.Scan(&id, &f.Stage, &f.Status, &f.GatewayID, &f.ErrorCode, &f.Attempts, &f.Presumed, &f.Corrected, &f.Erased, &f.Refunded,
 			&at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &f.QueuedSeq, &f.Blob, &f.AttemptStates, &f.Timeline); err != nil {
 			t.Fatal(err)
 		}
@@ -84,6 +86,21 @@ func stored(t *rapid.T, tb testing.TB, pool *pgxpool.Pool) map[string]folded {
 		out[id] = f
 	}
 	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// counted gives what is counted of each tenant's windows.
+func counted(t *rapid.T, tb testing.TB, pool *pgxpool.Pool) map[string]quota.Record {
+	rows, err := pool.Query(tb.Context(), `SELECT tenant_id || ' ' || quota_window, accepted, refunded FROM quota_usage`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]quota.Record{}
+	var name string
+	var r quota.Record
+	if _, err := pgx.ForEachRow(rows, []any{&name, &r.Accepted, &r.Refunded}, func() error { out[name] = r; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -136,6 +153,23 @@ func TestRowsAreTheFoldOfTheLog(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, stored(rt, t, live)); diff != "" {
 			rt.Fatalf("rows are not the fold (-fold +rows):\n%s", diff)
+		}
+		windows := map[string]quota.Record{}
+		for _, s := range states {
+			if s.Queued == nil {
+				continue
+			}
+			for _, name := range s.Queued.Body.QuotaWindows {
+				w := windows[s.Queued.Tenant+" "+name]
+				w.Accepted++
+				if s.View().Refunded {
+					w.Refunded++
+				}
+				windows[s.Queued.Tenant+" "+name] = w
+			}
+		}
+		if diff := cmp.Diff(windows, counted(rt, t, live)); diff != "" {
+			rt.Fatalf("windows are not the fold (-fold +rows):\n%s", diff)
 		}
 
 		if err := projector.New(rebuilt, projector.Config{Gapless: true}).Apply(t.Context(), 3, all, uint64(len(all))); err != nil {

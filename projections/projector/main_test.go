@@ -33,7 +33,7 @@ func open(t testing.TB, url, name string, s postgres.Settings) *pgxpool.Pool {
 func dump(t testing.TB, pool *pgxpool.Pool) string {
 	t.Helper()
 	var out strings.Builder
-	for _, table := range []string{"messages", "timeline", "attempts", "checkpoints"} {
+	for _, table := range []string{"messages", "timeline", "attempts", "quota_usage", "checkpoints"} {
 		rows, err := pool.Query(context.Background(), fmt.Sprintf(
 			`SELECT (to_jsonb(x) - 'updated_at')::text FROM %s x ORDER BY 1`, table))
 		if err != nil {
@@ -55,7 +55,7 @@ func dump(t testing.TB, pool *pgxpool.Pool) string {
 
 func truncate(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
-	if _, err := pool.Exec(context.Background(), `TRUNCATE messages, timeline, attempts, checkpoints`); err != nil {
+	if _, err := pool.Exec(context.Background(), `TRUNCATE messages, timeline, attempts, quota_usage, checkpoints`); err != nil {
 		t.Fatal(err)
 	}
 }

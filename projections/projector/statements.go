@@ -2,6 +2,7 @@ package projector
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -21,6 +22,7 @@ var (
 		boolColumn("presumed", func(r *messageRow) bool { return r.view.Presumed }),
 		boolColumn("corrected", func(r *messageRow) bool { return r.view.Corrected }),
 		boolColumn("erased", func(r *messageRow) bool { return r.view.Erased }),
+		boolColumn("refunded", func(r *messageRow) bool { return r.view.Refunded }),
 		viewTime("dispatched_at", func(v *message.View) time.Time { return v.DispatchedAt }),
 		viewTime("sent_at", func(v *message.View) time.Time { return v.SentAt }),
 		viewTime("delivered_at", func(v *message.View) time.Time { return v.DeliveredAt }),
@@ -49,6 +51,7 @@ var (
 		bodyText("recipient_hash", func(b *events.MessageQueued) string { return b.RecipientHash }),
 		intColumn("retention_days", func(r *messageRow) int { return r.body.RetentionDays }),
 		{name: "labels", array: "text", cast: "jsonb", pack: pack(func(r *messageRow) string { return r.labels })},
+		bodyText("quota_windows", func(b *events.MessageQueued) string { return strings.Join(b.QuotaWindows, ",") }),
 		bodyText("retry_of", func(b *events.MessageQueued) string { return b.RetryOf }),
 		bodyText("sealed_key_id", func(b *events.MessageQueued) string { return b.Sealed.KeyID }),
 		{name: "sealed_blob", array: "bytea", pack: pack(func(r *messageRow) []byte {

@@ -63,6 +63,7 @@ func (p *Projector) transact(ctx context.Context, s *shard, recs []events.Record
 	queue(q, updateMessages, part, changed)
 	queue(q, insertTimeline, part, b.timeline)
 	queue(q, upsertAttempts, part, attempts)
+	queue(q, countQuota, part, quotaOf(known, accepted, changed))
 	run, digests := cp.run.over(fresh)
 	queue(q, insertDigests, part, digests)
 	digest, digested := run.digested()

@@ -92,6 +92,7 @@ var tables = []table{
 	// An attempt changes with its message. Without an accepted one it has no place in time and is compared at the end.
 	{"attempts", []string{"message_id", "attempt"}, `SELECT x.*, coalesce(m.last_seq, 9223372036854775807) AS changed
 		FROM %[1]s.attempts x LEFT JOIN %[1]s.messages m ON m.id = x.message_id`},
+	{"quota_usage", []string{"tenant_id", "quota_window", "partition"}, `SELECT x.*, x.last_seq AS changed FROM %s.quota_usage x`},
 	// Only digests of a run that begins with the log are the same in both.
 	{"digests", []string{"partition", "up_to"}, `SELECT x.*, x.up_to AS changed FROM (
 		SELECT d.*, row_number() OVER (PARTITION BY d.partition ORDER BY d.up_to) AS n FROM %s.digests d) x WHERE x.n * 1000 = x.up_to`},

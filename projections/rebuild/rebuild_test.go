@@ -79,7 +79,7 @@ func (l *live) wait(t testing.TB, p events.Partition, seq uint64) {
 func dump(t testing.TB, pool *pgxpool.Pool) string {
 	t.Helper()
 	var out strings.Builder
-	for _, table := range []string{"messages", "timeline", "attempts", "digests", "checkpoints"} {
+	for _, table := range []string{"messages", "timeline", "attempts", "quota_usage", "digests", "checkpoints"} {
 		var rows string
 		err := pool.QueryRow(context.Background(), fmt.Sprintf(
 			`SELECT coalesce(string_agg(r, E'\n' ORDER BY r), '') FROM (SELECT (to_jsonb(x) - 'updated_at' - 'build')::text AS r FROM %s x) y`, table)).Scan(&rows)
