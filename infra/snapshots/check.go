@@ -28,19 +28,17 @@ func (d *Disagreement) Error() string {
 		d.Partition, d.Last, d.Witness, d.Sequence, d.Found, d.Partition, d.Last)
 }
 
-// BehindView compares how far a view has read a partition with where its log ends: a *Disagreement when the view is ahead.
-func BehindView(p events.Partition, read, last uint64) error {
-	if read <= last {
-		return nil
-	}
-	return &Disagreement{Partition: p, Sequence: read, Last: last, Witness: "the checkpoint of the view", Found: notReached}
-}
+// ByView is the witness that a view is of the log it has read: how far, and which event stands there.
+const ByView = "the checkpoint of the view"
 
 const notReached = "the log does not reach it"
 
 // Check compares a mark with the log of its partition. A *Disagreement says that they differ; any other error that the log did
-// not answer.
+// not answer. A mark at 0 saw nothing, one without an id only how far the log reached.
 func Check(ctx context.Context, log Log, p events.Partition, m Mark, witness string) error {
+	if m.Sequence == 0 {
+		return nil
+	}
 	stream := events.EventsStream(p)
 	last, err := log.LastSequence(ctx, stream)
 	if err != nil {
@@ -50,6 +48,9 @@ func Check(ctx context.Context, log Log, p events.Partition, m Mark, witness str
 	if last < m.Sequence {
 		d.Found = notReached
 		return d
+	}
+	if m.EventID == "" {
+		return nil
 	}
 	rec, err := log.GetLeader(ctx, stream, m.Sequence)
 	switch {

@@ -40,6 +40,9 @@ func TestCheck(t *testing.T) {
 		{name: "grown again, otherwise", log: madeLog{ids: []string{"a", "x", "y"}}, mark: Mark{Sequence: 2, EventID: "b"}, found: "different"},
 		{name: "a hole", log: madeLog{ids: []string{"a", "b"}, err: events.Errorf(events.CodeNotFound, "none")}, mark: Mark{Sequence: 2, EventID: "b"}, found: "missing"},
 		{name: "does not decode", log: madeLog{ids: []string{"a", ""}, err: events.Errorf(events.CodeMalformed, "bad")}, mark: Mark{Sequence: 2, EventID: "b"}},
+		{name: "nothing seen", log: madeLog{}},
+		{name: "no id, reached", log: madeLog{ids: []string{"a", "x"}}, mark: Mark{Sequence: 2}},
+		{name: "no id, behind", log: madeLog{ids: []string{"a"}}, mark: Mark{Sequence: 2}, found: "does not reach"},
 		{name: "no answer", log: madeLog{ids: []string{"a", "b"}, err: outage}, mark: Mark{Sequence: 2, EventID: "b"}, err: outage},
 	} {
 		t.Run(c.name, func(t *testing.T) {

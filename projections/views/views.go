@@ -73,12 +73,20 @@ func (v *Views) committed(partition events.Partition) <-chan struct{} {
 
 // Checkpoint gives the sequence up to which answers about a partition include the log; 0 before the first event.
 func (v *Views) Checkpoint(ctx context.Context, partition events.Partition) (uint64, error) {
-	var seq int64
-	err := v.pool.QueryRow(ctx, `SELECT seq FROM checkpoints WHERE view = $1 AND partition = $2`, planned, projector.View, int16(partition)).Scan(&seq)
+	seq, _, err := v.LastRead(ctx, partition)
+	return seq, err
+}
+
+// LastRead gives the place up to which answers about a partition include the log, and the id of the event there: 0 and "" before the
+// first event. The id is "" too when the event there has none that can be read.
+func (v *Views) LastRead(ctx context.Context, partition events.Partition) (seq uint64, eventID string, err error) {
+	var at int64
+	err = v.pool.QueryRow(ctx, `SELECT seq, event_id FROM checkpoints WHERE view = $1 AND partition = $2`,
+		planned, projector.View, int16(partition)).Scan(&at, &eventID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return 0, coded("read checkpoint", err)
+		return 0, "", coded("read checkpoint", err)
 	}
-	return uint64(seq), nil
+	return uint64(at), eventID, nil
 }
 
 // WaitFor returns when answers about a partition include seq. When ctx ends before, the error's code is UNAVAILABLE.

@@ -17,11 +17,11 @@ import (
 )
 
 // guard keeps appends out of a log that lost what was seen of it: its end lies before the witness of this data directory or the
-// checkpoint of the views, or holds another event at the witness. What cannot be asked says nothing.
+// checkpoint of the views, or it holds another event there. What cannot be asked says nothing.
 type guard struct {
 	log        snapshots.Log
 	witness    snapshots.Witness
-	checkpoint func(context.Context, events.Partition) (uint64, error) // nil without Postgres
+	checkpoint func(context.Context, events.Partition) (snapshots.Mark, error) // nil without Postgres
 	partitions []events.Partition
 	logger     zerolog.Logger
 
@@ -95,15 +95,11 @@ func (g *guard) againstView(ctx context.Context, p events.Partition) error {
 	if g.checkpoint == nil {
 		return nil
 	}
-	at, err := g.checkpoint(ctx, p)
+	m, err := g.checkpoint(ctx, p) // before the log is asked: it grows behind that
 	if err != nil {
 		return g.fault(p, fmt.Errorf("read checkpoint: %w", err))
 	}
-	last, err := g.log.LastSequence(ctx, events.EventsStream(p)) // after the checkpoint, which grows behind it
-	if err == nil {
-		err = snapshots.BehindView(p, at, last)
-	}
-	return g.fault(p, err)
+	return g.fault(p, snapshots.Check(ctx, g.log, p, m, snapshots.ByView))
 }
 
 // fault lets through what says that the log is another one; everything else is an outage, which has its own checks.
@@ -187,12 +183,16 @@ func (a *App) startGuard(ctx context.Context) {
 // partHistory is the name of the part and of its check.
 const partHistory = "history"
 
-// checkpoint gives how far the views have read; nil in a process without Postgres.
-func (a *App) checkpoint() func(context.Context, events.Partition) (uint64, error) {
+// checkpoint gives how far the views have read, and what stands there; nil in a process without Postgres.
+func (a *App) checkpoint() func(context.Context, events.Partition) (snapshots.Mark, error) {
 	if a.p.pool == nil {
 		return nil
 	}
-	return a.views().Checkpoint
+	v := a.views()
+	return func(ctx context.Context, p events.Partition) (snapshots.Mark, error) {
+		seq, id, err := v.LastRead(ctx, p)
+		return snapshots.Mark{Sequence: seq, EventID: id}, err
+	}
 }
 
 // acceptLog reads --accept-log.

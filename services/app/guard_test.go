@@ -30,14 +30,19 @@ func (l endedLog) GetLeader(context.Context, string, uint64) (events.Recorded, e
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	at := func(seq uint64, err error) func(context.Context, events.Partition) (uint64, error) {
-		return func(_ context.Context, p events.Partition) (uint64, error) { return seq * uint64(p), err }
+	read := func(seq uint64, id string, err error) func(context.Context, events.Partition) (snapshots.Mark, error) {
+		return func(_ context.Context, p events.Partition) (snapshots.Mark, error) {
+			return snapshots.Mark{Sequence: seq * uint64(p), EventID: id}, err
+		}
+	}
+	at := func(seq uint64, err error) func(context.Context, events.Partition) (snapshots.Mark, error) {
+		return read(seq, "e", err)
 	}
 	for _, c := range []struct {
 		name       string
 		log        endedLog
 		witness    string
-		checkpoint func(context.Context, events.Partition) (uint64, error)
+		checkpoint func(context.Context, events.Partition) (snapshots.Mark, error)
 		fault      string // of partition 1; "" when it may be appended to
 	}{
 		{name: "nothing known", log: endedLog{last: 5}},
@@ -45,6 +50,8 @@ func TestGuard(t *testing.T) {
 		{name: "behind the witness", log: endedLog{last: 5}, witness: `{"sequence":6,"eventId":"e"}`, fault: "the witness"},
 		{name: "another than the witness's", log: endedLog{last: 5}, witness: `{"sequence":4,"eventId":"x"}`, fault: "the witness"},
 		{name: "behind the view", log: endedLog{last: 5}, checkpoint: at(6, nil), fault: "the checkpoint of the view"},
+		{name: "another than the view's", log: endedLog{last: 5}, checkpoint: read(4, "x", nil), fault: "the checkpoint of the view"},
+		{name: "a view that names no event", log: endedLog{last: 5}, checkpoint: read(4, "", nil)},
 		{name: "a witness that does not decode", log: endedLog{last: 5}, witness: `{`, fault: "damaged"},
 		{name: "Postgres is down", log: endedLog{last: 5}, checkpoint: at(9, down)},
 		{name: "the log does not answer", log: endedLog{last: 5, err: down}, witness: `{"sequence":6,"eventId":"e"}`, checkpoint: at(6, nil)},

@@ -51,6 +51,7 @@ func TestLegalOrder(t *testing.T) {
 		proved    = events.TypeDispatchProved
 		disproved = events.TypeDispatchDisproved
 		closed    = events.TypeDispatchClosed
+		restored  = events.TypeDispatchRestored
 	)
 	for name, c := range map[string]struct {
 		log  *script
@@ -62,6 +63,7 @@ func TestLegalOrder(t *testing.T) {
 		"disproved, again":       {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(disproved, "a", 1).step(started, "a", 2), ""},
 		"proved before outcome":  {new(script).queued("a").step(started, "a", 1).step(proved, "a", 1).step(accepted, "a", 1), ""},
 		"unknown, closed":        {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(closed, "a", 0), ""},
+		"accepted log":           {new(script).queued("a").step(restored, "", 0).step(started, "a", 1).step(restored, "", 0).step(accepted, "a", 1), ""},
 		"sent again blindly":     {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(started, "a", 2), "attempt 2 after"},
 		"two at once":            {new(script).queued("a", "b").step(started, "a", 1).step(started, "b", 1), "a start of a is open"},
 		"after it left":          {new(script).queued("a").step(started, "a", 1).step(deferred, "a", 1).step(proved, "a", 1).step(started, "a", 2), "ended or left"},

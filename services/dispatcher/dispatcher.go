@@ -18,6 +18,7 @@ import (
 	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/snapshots"
 )
 
 // Catalog is the control plane as this process knows it.
@@ -53,7 +54,7 @@ type Dispatcher struct {
 
 	snapshots  Snapshots
 	witness    Witness
-	checkpoint func(context.Context, events.Partition) (uint64, error)
+	checkpoint func(context.Context, events.Partition) (snapshots.Mark, error)
 }
 
 // Config is what a dispatcher is made of.
@@ -71,9 +72,9 @@ type Config struct {
 	// lost events is not noticed.
 	Snapshots Snapshots
 	Witness   Witness
-	// Checkpoint gives the sequence up to which a view has read a partition: asked at the start, and passed over when it cannot
-	// answer. May be nil.
-	Checkpoint func(context.Context, events.Partition) (uint64, error)
+	// Checkpoint gives the place up to which a view has read a partition, and the id there where it is known: asked at the start,
+	// and passed over when it cannot answer. May be nil.
+	Checkpoint func(context.Context, events.Partition) (snapshots.Mark, error)
 }
 
 // New makes a dispatcher; Run starts it.

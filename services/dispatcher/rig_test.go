@@ -24,6 +24,7 @@ import (
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/infra/snapshots"
 	"pilotstatus.dev/infra/streamtest"
 )
 
@@ -102,7 +103,7 @@ type rig struct {
 	keep    time.Duration                                                        // idle gateway connections; 0 is the default
 	kept    Snapshots
 	witness Witness
-	view    func(context.Context, events.Partition) (uint64, error)
+	view    func(context.Context, events.Partition) (snapshots.Mark, error)
 }
 
 func newRig(t testing.TB) *rig {

@@ -133,7 +133,11 @@ func (p *partition) load(ctx context.Context) error {
 	if fault != nil {
 		fault = &snapshots.Disagreement{Partition: p.n, Last: last, Witness: "the witness", Found: fault.Error()}
 	}
-	fault = errors.Join(fault, p.behindView(ctx, last))
+	seen, err := p.seenByView(ctx)
+	if err != nil {
+		return err
+	}
+	fault = errors.Join(fault, seen)
 	for _, m := range marks {
 		err := snapshots.Check(ctx, p.log, p.n, m.Mark, m.who)
 		var d *snapshots.Disagreement
@@ -187,19 +191,24 @@ func (p *partition) word(ctx context.Context, last uint64) (word uint64, given b
 	return word, given && word <= last, nil
 }
 
-// behindView compares the end of the log with what a view has read. Sending does not wait for Postgres (promise P7).
-func (p *partition) behindView(ctx context.Context, last uint64) error {
+// seenByView compares the log with what a view has read of it. Sending does not wait for Postgres (promise P7).
+func (p *partition) seenByView(ctx context.Context) (fault, err error) {
 	if p.d.checkpoint == nil {
-		return nil
+		return nil, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, checkpointLimit)
 	defer cancel()
-	at, err := p.d.checkpoint(bounded, p.n)
+	m, err := p.d.checkpoint(bounded, p.n)
 	if err != nil {
 		p.d.log.Warn().Err(err).Stringer("partition", p.n).Msg("the view cannot be asked how far it has read; its word is passed over")
-		return nil
+		return nil, nil
 	}
-	return snapshots.BehindView(p.n, at, last)
+	err = snapshots.Check(ctx, p.log, p.n, m, snapshots.ByView)
+	var d *snapshots.Disagreement
+	if errors.As(err, &d) {
+		return err, nil
+	}
+	return nil, err
 }
 
 // checkpointLimit bounds the question to the view.

@@ -222,18 +222,31 @@ func TestLogReplacedUnderARunningDispatcher(t *testing.T) {
 	}
 }
 
-// A view that has read further than the log reaches says the same; one that cannot answer says nothing.
-func TestLogBehindAView(t *testing.T) {
+// A view that has read further than the log reaches, or another event, says the same, also with no witness and no snapshot; one that
+// cannot answer says nothing.
+func TestLogThatAViewHasReadOtherwise(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.view = func(context.Context, events.Partition) (uint64, error) { return 0, errors.New("no Postgres") }
+	saw := func(m snapshots.Mark, err error) {
+		r.view = func(context.Context, events.Partition) (snapshots.Mark, error) { return m, err }
+	}
+	saw(snapshots.Mark{}, errors.New("no Postgres"))
 	_, stop := r.run(quick())
 	r.awaitStage(r.accept(order{text: "sent"}), events.StageDispatched)
 	stop()
-	r.view = func(context.Context, events.Partition) (uint64, error) { return 40, nil }
-	d, _ := r.run(quick())
-	if found := r.disagrees(d); found.Sequence != 40 || found.Last != r.last() {
-		t.Errorf("%+v", found)
+	for _, m := range []snapshots.Mark{{Sequence: 40}, {Sequence: 40, EventID: "x"}, {Sequence: 1, EventID: "x"}} {
+		saw(m, nil)
+		d, stop := r.run(quick())
+		if found := r.disagrees(d); found.Sequence != m.Sequence || found.Last != r.last() || found.Witness != snapshots.ByView {
+			t.Errorf("%+v", found)
+		}
+		stop()
+	}
+	for _, m := range []snapshots.Mark{{}, {Sequence: 2}, {Sequence: 1, EventID: r.history()[0].ID}} {
+		saw(m, nil)
+		d, stop := r.run(quick())
+		r.awaitFolded(d)
+		stop()
 	}
 }
 
