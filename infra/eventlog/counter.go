@@ -55,18 +55,25 @@ func (l *Log) count(ctx context.Context, subject string, n int64, id string) (in
 
 // Counted gives the total of a counter as the leader knows it, 0 when nothing was ever added.
 func (l *Log) Counted(ctx context.Context, subject string) (int64, error) {
+	total, _, err := l.CountedAt(ctx, subject)
+	return total, err
+}
+
+// CountedAt gives the total of a counter and the sequence of the last addition, both 0 when nothing was ever added.
+func (l *Log) CountedAt(ctx context.Context, subject string) (total int64, sequence uint64, err error) {
 	m, err := l.leaderGet(ctx, events.StreamQuota, getRequest{LastFor: subject})
 	if errors.Is(err, errNoMessage) {
-		return 0, nil
+		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read counter: %w", events.Errorf(events.CodeUnavailable, "the log did not answer").WithCause(err))
+		return 0, 0, fmt.Errorf("read counter: %w", events.Errorf(events.CodeUnavailable, "the log did not answer").WithCause(err))
 	}
 	var body struct {
 		Value string `json:"val"`
 	}
 	if err := json.Unmarshal(m.Data, &body); err != nil {
-		return 0, fmt.Errorf("read counter: %w", events.Errorf(events.CodeMalformed, "the body of a counter does not decode").WithCause(err))
+		return 0, 0, fmt.Errorf("read counter: %w", events.Errorf(events.CodeMalformed, "the body of a counter does not decode").WithCause(err))
 	}
-	return strconv.ParseInt(body.Value, 10, 64)
+	total, err = strconv.ParseInt(body.Value, 10, 64)
+	return total, m.Position.Sequence, err
 }
