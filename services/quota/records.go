@@ -66,8 +66,8 @@ func (r *Records) drop(k recordKey) {
 
 // watchAgain bounds the pause before the bucket is watched again.
 const (
-	watchAgainMin = 100 * time.Millisecond
-	watchAgainMax = 5 * time.Second
+	watchAgainLeast = 100 * time.Millisecond
+	watchAgainMost = 5 * time.Second
 )
 
 // Run follows the bucket until ctx ends.
@@ -76,7 +76,7 @@ func (r *Records) Run(ctx context.Context) error {
 		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn().Err(err).Msg("refunds are not followed; limits are kept, refunded places wait")
 		}
-		if !await.Backoff(ctx, watchAgainMin, watchAgainMax, min(n, 6)) {
+		if !await.Backoff(ctx, watchAgainLeast, watchAgainMost, min(n, 6)) {
 			return fmt.Errorf("follow quota records: %w", ctx.Err())
 		}
 	}
