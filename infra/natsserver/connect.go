@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"time"
 
@@ -59,6 +60,10 @@ func Connect(ctx context.Context, url string, c Client) (*nats.Conn, error) {
 		}
 	}
 }
+
+// InProcessConn opens one raw connection to the embedded server. With it a Server is a nats.InProcessConnProvider, so that
+// a test can put something of its own between a client and the server.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
 
 // Connect connects to the embedded server inside the process, without a socket.
 func (s *Server) Connect(c Client) (*nats.Conn, error) {

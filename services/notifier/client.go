@@ -26,6 +26,9 @@ type ClientSettings struct {
 	// AllowLoopback lets endpoints be on this machine, on any port: for demos and tests only.
 	AllowLoopback bool
 	TLS           *tls.Config // nil means the system's roots
+	// Dial replaces the dialer, and with it the check of addresses: for simulations, whose network is inside the process. No
+	// setting of the program leads here. nil means the guarded dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // client calls endpoints of customers: strangers' URLs.
@@ -41,10 +44,13 @@ func newClient(s ClientSettings) *client {
 	if s.MaxResponse <= 0 {
 		s.MaxResponse = 64 << 10
 	}
-	dialer := &net.Dialer{Timeout: s.Limit, Control: guard(s.AllowLoopback)}
+	dial := s.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: s.Limit, Control: guard(s.AllowLoopback)}).DialContext
+	}
 	return &client{settings: s, transport: &http.Transport{
 		Proxy:       nil, // a proxy would make the address check look at the proxy
-		DialContext: dialer.DialContext, TLSClientConfig: s.TLS, TLSHandshakeTimeout: s.Limit,
+		DialContext: dial, TLSClientConfig: s.TLS, TLSHandshakeTimeout: s.Limit,
 		DisableCompression: true, MaxResponseHeaderBytes: 16 << 10, MaxIdleConns: 256, MaxIdleConnsPerHost: 4,
 		IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: s.Limit,
 	}}

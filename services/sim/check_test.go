@@ -36,7 +36,7 @@ func check(h *history) []violation {
 func (h *history) checkCalls() {
 	seen := map[attemptKey]int{}
 	for i, c := range h.rec.Calls {
-		k, ok := openAt(h.fenced[c.Instance], c.Group)
+		k, ok := openAt(h.fenced[c.Instance], c)
 		m := h.messages[k.message]
 		switch {
 		case !ok:
@@ -56,11 +56,14 @@ func (h *history) checkCalls() {
 	}
 }
 
-// openAt gives the attempt that is open in a fenced group up to a sequence. A proof says nothing about whether its call has returned.
-func openAt(group []events.Recorded, upTo uint64) (k attemptKey, ok bool) {
+// openAt gives the attempt that is open in a fenced group at a call. A proof says nothing about whether its call has returned.
+func openAt(group []events.Recorded, c call) (k attemptKey, ok bool) {
 	for _, r := range group {
-		if r.Position.Sequence > upTo {
+		if !c.Unread && r.Position.Sequence > c.Group || c.Unread && r.Stored.After(c.At) {
 			break
+		}
+		if c.Unread && r.Stored.Equal(c.At) && r.Type != events.TypeDispatchStarted {
+			continue // virtual time stands still while things happen: the outcome of this very call
 		}
 		switch r.Type {
 		case events.TypeDispatchStarted:

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
@@ -105,13 +107,17 @@ func (w *world) dump(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.rec.note(func(r *recording) { r.Hooks = append(r.Hooks, stored...) })
+		w.rec.note(func(r *recording) { r.Waiting = append(r.Waiting, stored...) })
+	}
+	tries, err := w.read(ctx, events.StreamHookLog, 0)
+	if err != nil {
+		return err
 	}
 	w.rec.note(func(r *recording) {
 		for _, g := range w.gateways {
 			r.Ledgers = append(r.Ledgers, g.sim.Ledger(evolutionsim.Filter{}))
 		}
-		r.Ended = time.Now()
+		r.HookLog, r.Ended = tries, time.Now()
 	})
 	return nil
 }
@@ -126,6 +132,9 @@ func (w *world) read(ctx context.Context, name string, p events.Partition) ([]ev
 	var out []events.Stored
 	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
 		m, err := stream.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) && strings.HasPrefix(name, "HOOKS") {
+			continue // a work queue: it was delivered
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s at %d: %w", name, seq, err)
 		}

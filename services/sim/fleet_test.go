@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -59,7 +60,7 @@ func (f *fleet) start(seat string, astray bool) {
 		return
 	}
 	w := f.w
-	js, err := w.connect(w.server, seat)
+	js, err := w.connect(w.wires[seat], seat)
 	if err != nil {
 		w.rec.fail("connect dispatcher", err)
 		return
@@ -83,7 +84,7 @@ func (f *fleet) start(seat string, astray bool) {
 		Settings: dispatcher.Settings{ID: id, LeaseTTL: leaseTTL},
 		Logs:     []*eventlog.Log{log, log}, Leases: leases, Catalog: w.feed, Keys: keys{w},
 		Gateway: func(url, key string) (*evolution.Client, error) {
-			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: w.net.dial})
+			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: w.dialFrom(seat, id)})
 		},
 		Logger: w.logger.With().Str("dispatcher", id).Logger(),
 	})
@@ -128,6 +129,31 @@ func (f *fleet) end(seat string, crash bool) {
 
 func (f *fleet) away(from, to time.Time) {
 	f.w.rec.note(func(r *recording) { r.Away = append(r.Away, span{from, to}) })
+}
+
+// dialFrom dials for a dispatcher; neither a dial nor an answer gets through while its process stands still.
+func (w *world) dialFrom(seat, id string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	wire := w.wires[seat]
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		pass(wire.stands())
+		conn, err := w.net.dialAs(ctx, id, address)
+		if err != nil {
+			return nil, err
+		}
+		return &stalledConn{Conn: conn, wire: wire}, nil
+	}
+}
+
+// stalledConn brings nothing to a process that stands still. What the process wrote before had left.
+type stalledConn struct {
+	net.Conn
+	wire *wire
+}
+
+func (c *stalledConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	pass(c.wire.stands())
+	return n, err
 }
 
 func (f *fleet) close() {

@@ -68,13 +68,10 @@ func (g *gatewayTap) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			return // the client has gone: nothing reached the gateway
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		c := call{Instance: r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], Text: marked.FindString(string(body)), At: time.Now()}
+		c := call{Instance: r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], Text: marked.FindString(string(body)), At: time.Now(), By: r.RemoteAddr}
 		p := events.PartitionOf(c.Instance, partitions)
 		last, err := g.w.log.LastBySubject(context.Background(), events.EventsStream(p), events.DispatchFilter(p, c.Instance))
-		if err != nil {
-			g.w.rec.fail("read the log at a call", err)
-		}
-		c.Group = last.Position.Sequence
+		c.Group, c.Unread = last.Position.Sequence, err != nil
 		g.w.rec.note(func(rec *recording) { rec.Calls = append(rec.Calls, c) })
 	}
 	g.next.ServeHTTP(rw, r)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,6 +79,7 @@ func readHistory(rec recording) (*history, error) {
 			h.take(r)
 		}
 	}
+	h.order = slices.DeleteFunc(h.order, func(m *told) bool { return m.Unknown && len(m.recs) == 0 }) // it was never stored
 	for _, m := range h.order {
 		m.view, m.sum = m.state.View(), m.state.Record.Summarize()
 	}

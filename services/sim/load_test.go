@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,18 +17,26 @@ import (
 
 // load accepts the planned messages, each at its time, as the API does. It gives the latest deadline.
 func (w *world) load() (latest time.Time) {
+	var mu sync.Mutex
+	var accepting sync.WaitGroup
 	for _, m := range w.plan.Messages {
 		w.sleepUntil(m.At)
-		a, err := w.accept(m)
-		if err != nil {
-			w.rec.fail("accept message", err)
-			continue
-		}
-		w.rec.note(func(r *recording) { r.Accepted = append(r.Accepted, a) })
-		if a.DeliverUntil.After(latest) {
-			latest = a.DeliverUntil
-		}
+		accepting.Go(func() { // the log may keep one waiting, and not the next
+			a, err := w.accept(m)
+			if err != nil {
+				w.rec.hit("sends refused")
+				return
+			}
+			w.rec.note(func(r *recording) { r.Accepted = append(r.Accepted, a) })
+			mu.Lock()
+			defer mu.Unlock()
+			if a.DeliverUntil.After(latest) {
+				latest = a.DeliverUntil
+			}
+		})
+		synctest.Wait() // those of one moment keep their order
 	}
+	accepting.Wait()
 	return latest
 }
 
@@ -77,8 +87,26 @@ func (w *world) accept(m planned) (acceptedMessage, error) {
 	if m.DeliverAt > 0 {
 		ev.DeliverAt = now.Add(m.DeliverAt).Truncate(time.Millisecond)
 	}
-	if _, err := w.log.Append(ctx, ev); err != nil {
-		return acceptedMessage{}, err
+	a := acceptedMessage{ID: id, Instance: instanceID(m.Instance), Tenant: m.Tenant, Text: m.Text, DeliverUntil: ev.DeliverUntil}
+	for again := range 2 { // a client posts again after a 503, and gets the same id
+		if a.Unknown = w.store(ev) != nil; !a.Unknown || again == m.Reposts {
+			break
+		}
+		w.rec.hit("sends unknown, posted again")
+		pass(time.Second)
 	}
-	return acceptedMessage{ID: id, Instance: instanceID(m.Instance), Tenant: m.Tenant, Text: m.Text, DeliverUntil: ev.DeliverUntil}, nil
+	if a.Unknown {
+		w.rec.hit("sends unknown")
+	}
+	return a, nil
+}
+
+// appendFor is how long the API tries before it answers 503.
+const appendFor = 20 * time.Second
+
+func (w *world) store(ev events.Event) error {
+	ctx, cancel := context.WithTimeout(context.Background(), appendFor)
+	defer cancel()
+	_, err := w.accepts.Append(ctx, ev)
+	return err
 }

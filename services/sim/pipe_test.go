@@ -46,6 +46,11 @@ func (n *network) listen(name string) *host {
 
 // dial is a net.Dialer.DialContext.
 func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return n.dialAs(ctx, "somebody", address)
+}
+
+// dialAs dials for a process; the host sees its name as the address of its end.
+func (n *network) dialAs(ctx context.Context, from, address string) (net.Conn, error) {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -69,7 +74,7 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	default:
 	}
 	client, server := net.Pipe()
-	kept := &pipeConn{Conn: server, host: h}
+	kept := &pipeConn{Conn: server, host: h, from: from}
 	h.mu.Lock()
 	h.open[kept] = struct{}{}
 	h.mu.Unlock()
@@ -128,7 +133,10 @@ func (a hostAddr) String() string { return string(a) }
 type pipeConn struct {
 	net.Conn
 	host *host
+	from string
 }
+
+func (c *pipeConn) RemoteAddr() net.Addr { return hostAddr(c.from) }
 
 func (c *pipeConn) Close() error {
 	c.host.mu.Lock()

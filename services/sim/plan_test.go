@@ -35,6 +35,7 @@ type planned struct {
 	Text      string
 	Buttons   bool
 	DeliverAt time.Duration // after At; 0 is at once
+	Reposts   int           // 1: posted again when the log did not answer
 	Window    time.Duration
 }
 
@@ -54,6 +55,11 @@ func newPlan(seed uint64, length time.Duration, messages int) plan {
 	p.drawLoad(r, messages)
 	p.drawFaults(r)
 	p.drawChaos(r)
+	p.drawLog(r)
+	p.drawReceivers(r)
+	for i := range p.Messages {
+		p.Messages[i].Reposts = r.IntN(2)
+	}
 	slices.SortStableFunc(p.Messages, func(a, b planned) int { return cmp.Compare(a.At, b.At) })
 	slices.SortStableFunc(p.Actions, func(a, b action) int { return cmp.Compare(a.At, b.At) })
 	return p

@@ -22,9 +22,15 @@ type recording struct {
 	Heard    []heard
 	Away     []span // no dispatcher could work
 	Log      [][]events.Stored
-	Hooks    []events.Stored
-	Lives    int      // of dispatchers
-	Errors   []string // what the run itself could not do
+	Hooks    []events.Stored // deliveries, as the fan-out appended them, each id once
+	Tries    []hookTry       // what reached the receivers
+	HookLog  []events.Stored
+	Waiting  []events.Stored // deliveries and schedules that are left at the end
+	Lives    int             // of dispatchers
+	Faults   map[string]int  // what happened to the log and the ways to it, how often
+	Errors   []string        // what the run itself could not do
+
+	ids map[string]bool // of Hooks
 }
 
 // acceptedMessage is a message as its sender knows it.
@@ -34,6 +40,7 @@ type acceptedMessage struct {
 	Tenant       string
 	Text         string
 	DeliverUntil time.Time
+	Unknown      bool // the log did not answer: it may or may not be there
 }
 
 // call is a send that reached a gateway, before it had any effect.
@@ -41,7 +48,9 @@ type call struct {
 	Instance string
 	Text     string
 	At       time.Time
+	By       string // the dispatcher
 	Group    uint64 // last sequence of the instance's fenced group at that moment
+	Unread   bool   // the log did not answer just then: only the time tells how far the group had come
 }
 
 // heard is a receipt that the gateway posted and that was answered.
@@ -52,6 +61,16 @@ type heard struct {
 	FromMe   bool
 	At       time.Time
 	Answer   int
+}
+
+// hookTry is a delivery that reached its receiver whole.
+type hookTry struct {
+	Host   string
+	ID     string
+	Body   string
+	Signed bool // its signature is the endpoint's
+	Status int  // that was answered in time; 0 when the answer never came
+	At     time.Time
 }
 
 // span is a time from and to.
@@ -68,6 +87,9 @@ func (r *recorder) note(f func(*recording)) {
 	defer r.mu.Unlock()
 	f(&r.rec)
 }
+
+// hit counts one thing that befell the log or a way to it.
+func (r *recorder) hit(fault string) { r.note(func(rec *recording) { rec.Faults[fault]++ }) }
 
 // fail notes what the run itself could not do.
 func (r *recorder) fail(what string, err error) {

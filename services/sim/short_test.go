@@ -42,6 +42,7 @@ func short(t *testing.T) *history {
 	}
 	// Tests break what they get.
 	rec.Calls, rec.Hooks, rec.Heard = slices.Clone(rec.Calls), slices.Clone(rec.Hooks), slices.Clone(rec.Heard)
+	rec.Tries = slices.Clone(rec.Tries)
 	rec.Ledgers, rec.Log = slices.Clone(rec.Ledgers), slices.Clone(rec.Log)
 	for i := range rec.Ledgers {
 		rec.Ledgers[i].Entries = slices.Clone(rec.Ledgers[i].Entries)
@@ -87,6 +88,14 @@ func TestChecksNoticeWhatIsBroken(t *testing.T) {
 		"a receipt is lost":          {"receipts", func(r *recording) { dropFirst(r, events.TypeReceiptDelivered) }},
 		"a transition is not told":   {"hooks", func(r *recording) { r.Hooks = r.Hooks[1:] }},
 		"a delivery without cause":   {"hooks", func(r *recording) { dropFirst(r, events.TypeReceiptRead) }},
+		"a delivery never reaches":   {"hooks", func(r *recording) { r.Tries = slices.Delete(r.Tries, 0, 1); r.HookLog = nil }},
+		"a delivery is told falsely": {"hooks", func(r *recording) { r.Tries[0].Body = `{"event":"message.read","data":{"id":"x"}}` }},
+		"two tries differ":           {"hooks", func(r *recording) { r.Tries = append(r.Tries, hookTry{ID: r.Tries[0].ID, Signed: true}) }},
+		"a try is not signed":        {"hooks", func(r *recording) { r.Tries[0].Signed = false }},
+		"a try at a stranger's":      {"hooks", func(r *recording) { r.Tries[0].Host = "hook-other" }},
+		"told, and not received":     {"hooks", func(r *recording) { r.Tries = nil }},
+		"a delivery is left over":    {"hooks", func(r *recording) { r.Waiting = r.Hooks[:1] }},
+		"a delivery nobody appended": {"hooks", func(r *recording) { r.Tries[0].ID = "x" }},
 		"sent, and nothing left":     {"truth", func(r *recording) { r.Ledgers = nil }},
 		"the run has an error":       {"run", func(r *recording) { r.Errors = []string{"x"} }},
 	} {

@@ -33,20 +33,24 @@ type world struct {
 	logger zerolog.Logger
 	net    *network
 
-	server  *natsserver.Server
+	dir     string
+	host    *logHost
+	wires   map[string]*wire   // by process
 	astray  *natsserver.Server // holds the leases of dispatchers that went astray
 	conns   []*nats.Conn
 	js      jetstream.JetStream
-	log     *eventlog.Log
+	log     *eventlog.Log // of what watches and takes things down; its way breaks with the server only
+	accepts *eventlog.Log // of the API
 	keys    *keyring.Keyring
 	secrets control.Secrets
 	feed    *control.Feed
 
-	gateways []*gateway
-	ingest   *ingestTap
-	inHTTP   *http.Server
-	inServed chan struct{}
-	fleet    *fleet
+	gateways  []*gateway
+	ingest    *ingestTap
+	inHTTP    *http.Server
+	inServed  chan struct{}
+	receivers []*receiver
+	fleet     *fleet
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -61,26 +65,34 @@ var deployment = topology.Deployment{Partitions: partitions, Replicas: 1}
 
 // newWorld starts the parts that live for the whole run.
 func newWorld(t *testing.T, p plan, dir string, logger zerolog.Logger) (*world, error) {
-	w := &world{t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork()}
-	w.rec.rec = recording{Seed: p.Seed, Began: time.Now()}
+	w := &world{t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork(), dir: dir, host: &logHost{open: map[*hostConn]struct{}{}}, wires: map[string]*wire{}}
+	w.rec.rec = recording{Seed: p.Seed, Began: time.Now(), Faults: map[string]int{}}
+	for _, name := range processes {
+		w.wires[name] = newWire(w, name)
+	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	ctx, cancel := context.WithTimeout(w.ctx, limit)
 	defer cancel()
-	for name, server := range map[string]**natsserver.Server{"main": &w.server, "astray": &w.astray} {
-		s, err := natsserver.Start(ctx, natsserver.Config{StoreDir: filepath.Join(dir, name), DontListen: true, Sync: natsserver.SyncDefault})
-		if err != nil {
-			return nil, err
-		}
-		*server = s
+	if err := w.startServer(ctx); err != nil {
+		return nil, err
 	}
-	js, err := w.connect(w.server, "main")
+	var err error
+	w.astray, err = natsserver.Start(ctx, natsserver.Config{StoreDir: filepath.Join(dir, "astray"), DontListen: true, Sync: natsserver.SyncDefault})
+	if err != nil {
+		return nil, err
+	}
+	js, err := w.connect(w.host, "main")
+	if err != nil {
+		return nil, err
+	}
+	api, err := w.connect(w.wires[processAPI], processAPI)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := topology.Ensure(ctx, js, deployment); err != nil {
 		return nil, err
 	}
-	w.js, w.log = js, w.logOver(js)
+	w.js, w.log, w.accepts = js, w.logOver(js), w.logOver(api)
 	if _, err := topology.EnsureDeployment(ctx, w.log, partitions, time.Now()); err != nil {
 		return nil, err
 	}
@@ -100,12 +112,19 @@ func newWorld(t *testing.T, p plan, dir string, logger zerolog.Logger) (*world, 
 	if err := w.define(ctx); err != nil {
 		return nil, err
 	}
-	w.serveIngest()
+	if err := w.serveIngest(); err != nil {
+		return nil, err
+	}
 	return w, w.startReaders()
 }
 
-func (w *world) connect(s *natsserver.Server, name string) (jetstream.JetStream, error) {
-	nc, err := s.Connect(natsserver.Client{Name: name, Options: []nats.Option{nats.PingInterval(10 * time.Minute)}})
+// connect makes a connection of a process; it waits for a server that is down.
+func (w *world) connect(way nats.InProcessConnProvider, name string) (jetstream.JetStream, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*longestOutage)
+	defer cancel()
+	nc, err := natsserver.Connect(ctx, "", natsserver.Client{
+		Name: name, Options: []nats.Option{nats.InProcessServer(way), nats.PingInterval(10 * time.Minute)},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +175,14 @@ func (w *world) define(ctx context.Context) error {
 		if _, err := control.Define(ctx, w.log, events.KindTenant, id, events.Tenant{ID: id, Name: id}, author, 0); err != nil {
 			return err
 		}
-		if _, err := control.Define(ctx, w.log, events.KindEndpoint, "hook-"+id, events.Endpoint{
-			ID: "hook-" + id, TenantID: id, URL: "https://hooks.example/" + id, Environment: events.Live, Active: true, Events: []string{"*"},
+		r := w.openReceiver("hook-" + id)
+		sealed, err := w.secrets.Seal(ctx, r.host.name, []byte(r.secret))
+		if err != nil {
+			return err
+		}
+		if _, err := control.Define(ctx, w.log, events.KindEndpoint, r.host.name, events.Endpoint{
+			ID: r.host.name, TenantID: id, URL: "http://" + r.host.name + "/", Environment: events.Live, Active: true, Events: []string{"*"},
+			Secrets: []events.Sealed{sealed},
 		}, author, 0); err != nil {
 			return err
 		}
@@ -203,22 +228,40 @@ func (w *world) instance(ctx context.Context, n int) (events.Instance, error) {
 	return w.secrets.SealIngress(ctx, in, ingress)
 }
 
-func (w *world) serveIngest() {
-	w.ingest = &ingestTap{w: w, mode: ingestUp, next: receipts.NewIngest(w.feed, w.secrets, w.keys, w.log, receipts.IngestSettings{Logger: w.logger})}
+func (w *world) serveIngest() error {
+	js, err := w.connect(w.wires[processIngest], processIngest)
+	if err != nil {
+		return err
+	}
+	next := receipts.NewIngest(w.feed, w.secrets, w.keys, w.logOver(js), receipts.IngestSettings{Logger: w.logger})
+	w.ingest = &ingestTap{w: w, mode: ingestUp, next: next}
 	w.inHTTP, w.inServed = serve(w.net.listen("ingest"), w.ingest)
+	return nil
 }
 
 // startReaders starts correlators and fan-outs, and makes room for dispatchers.
 func (w *world) startReaders() error {
 	for p := range events.Partition(partitions) {
-		js, err := w.connect(w.server, "readers "+p.String())
+		name := processFanout + p.String()
+		w.wires[name].watch = w.seeDelivery
+		js, err := w.connect(w.wires[name], name)
 		if err != nil {
 			return err
 		}
+		w.run("fan-out", notifier.NewFanout(w.logOver(js), w.feed, w.keys, p, notifier.FanoutSettings{Logger: w.logger}).Run)
+		name = processCorrelator + p.String()
+		if js, err = w.connect(w.wires[name], name); err != nil {
+			return err
+		}
 		log := w.logOver(js)
-		w.run("fan-out", notifier.NewFanout(log, w.feed, w.keys, p, notifier.FanoutSettings{Logger: w.logger}).Run)
 		w.running.Go(func() { w.correlate(log, p) })
 	}
+	js, err := w.connect(w.wires[processWorker], processWorker)
+	if err != nil {
+		return err
+	}
+	log := w.logOver(js)
+	w.running.Go(func() { w.deliver(log) })
 	w.fleet = newFleet(w)
 	return nil
 }
@@ -245,6 +288,9 @@ func (w *world) close() error {
 	for _, g := range w.gateways {
 		g.close()
 	}
+	for _, r := range w.receivers {
+		r.close()
+	}
 	_ = w.inHTTP.Close() // repeats the listener's error
 	<-w.inServed
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -254,5 +300,5 @@ func (w *world) close() error {
 			return err
 		}
 	}
-	return errors.Join(w.server.Stop(ctx), w.astray.Stop(ctx))
+	return errors.Join(w.host.set(nil).Stop(ctx), w.astray.Stop(ctx))
 }
