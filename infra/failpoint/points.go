@@ -15,6 +15,7 @@ func Points() []Point {
 		{Name: "dispatcher.during_post", Where: "the request to the gateway is written, its answer outstanding"},
 		{Name: "dispatcher.before_outcome", Where: "the gateway has answered, the outcome is not in the log"},
 		{Name: "dispatcher.before_ack", Where: "the outcome is in the log, the head of the lane is not acknowledged"},
+		{Name: "dispatcher.snapshot_half_written", Where: "the first chunk of a snapshot is in its bucket, nothing names it yet"},
 		{Name: "ingest.before_answer", Where: "what the gateway said is in RECEIPTS, the gateway has no answer"},
 		{Name: "correlator.before_ack", Where: "the receipt is in the log, the observation is not acknowledged"},
 		{Name: "notifier.before_ack", Where: "the deliveries of an event are in HOOKS, the event is not acknowledged"},

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"pilotstatus.dev/infra/failpoint"
 	"pilotstatus.dev/infra/topology"
 )
 
@@ -43,7 +44,9 @@ func (s *Store) put(ctx context.Context, name string, data []byte) error {
 			return err
 		}
 		digest.Write(chunk)
-		info.Chunks++
+		if info.Chunks++; info.Chunks == 1 {
+			failpoint.Hit("dispatcher.snapshot_half_written")
+		}
 	}
 	info.Digest = jetstream.GetObjectDigestValue(digest)
 	text, err := json.Marshal(info)

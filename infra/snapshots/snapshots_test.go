@@ -13,15 +13,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func newStore(t *testing.T) (*Store, jetstream.JetStream) {
+	t.Helper()
+	s, js, _ := newServedStore(t)
+	return s, js
+}
+
+// newServedStore gives the URL of the server too, for other processes.
+func newServedStore(t *testing.T) (*Store, jetstream.JetStream, string) {
 	t.Helper()
 	srv, err := natsserver.Start(t.Context(), natsserver.Config{StoreDir: t.TempDir(), Port: -1, Sync: natsserver.SyncDefault})
 	if err != nil {
@@ -50,7 +54,7 @@ func newStore(t *testing.T) (*Store, jetstream.JetStream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, js
+	return s, js, srv.ClientURL()
 }
 
 func TestStoreGivesTheLastWholeOne(t *testing.T) {
@@ -88,7 +92,7 @@ func TestStoreGivesTheLastWholeOne(t *testing.T) {
 	}
 }
 
-func TestMissingChunkIsDamage(t *testing.T) {
+func TestMissingOrChangedChunkIsDamage(t *testing.T) {
 	t.Parallel()
 	s, js := newStore(t)
 	ctx := t.Context()
@@ -103,7 +107,17 @@ func TestMissingChunkIsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(ctx, "a"); !errors.Is(err, ErrDamaged) {
-		t.Errorf("error = %v", err)
+		t.Errorf("a chunk is gone: %v", err)
+	}
+	info, err := s.objects.GetInfo(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, chunks+info.NUID, []byte("another")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(ctx, "a"); !errors.Is(err, ErrDamaged) {
+		t.Errorf("another chunk is in its place: %v", err)
 	}
 }
 

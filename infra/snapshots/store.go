@@ -1,7 +1,9 @@
 package snapshots
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,35 +57,62 @@ func (s *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	data, err := s.get(ctx, name)
-	switch {
-	case err == nil:
+	if err == nil {
 		return data, nil
-	case errors.Is(err, jetstream.ErrObjectNotFound):
+	}
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		err = ErrNone
-	case errors.Is(err, jetstream.ErrDigestMismatch):
-		err = errors.Join(ErrDamaged, err)
 	}
 	return nil, fmt.Errorf("get snapshot %s: %w", name, err)
 }
 
+// get reads what is under name. Chunks that are missing are damage only of an object that still has the name: a put that took
+// its place meanwhile let go of them.
 func (s *Store) get(ctx context.Context, name string) ([]byte, error) {
-	info, err := s.objects.GetInfo(ctx, name)
-	if err != nil {
-		return nil, err
+	for {
+		info, err := s.objects.GetInfo(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		data, fault := s.read(ctx, info)
+		if fault == nil {
+			return data, nil
+		}
+		if now, err := s.objects.GetInfo(ctx, name); err != nil || now.NUID == info.NUID {
+			return nil, errors.Join(fault, err)
+		}
 	}
+}
+
+// read reads the chunks of an object one by one: the library would wait for those that are gone until ctx ends.
+func (s *Store) read(ctx context.Context, info *jetstream.ObjectInfo) ([]byte, error) {
 	stream, err := s.js.Stream(ctx, bucketStream)
 	if err != nil {
 		return nil, err
 	}
-	state, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunks+info.NUID))
+	subject := chunks + info.NUID
+	state, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
 	if err != nil {
 		return nil, err
 	}
-	// The library would wait for chunks that are gone until ctx ends.
-	if have := state.State.Subjects[chunks+info.NUID]; have != uint64(info.Chunks) {
+	if have := state.State.Subjects[subject]; have != uint64(info.Chunks) {
 		return nil, fmt.Errorf("%w: %d of %d chunks", ErrDamaged, have, info.Chunks)
 	}
-	return s.objects.GetBytes(ctx, name)
+	var data []byte
+	next := uint64(1)
+	for n := range info.Chunks {
+		// Not found is no damage here: the leader has it, a follower may not yet.
+		msg, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(subject))
+		if err != nil {
+			return nil, fmt.Errorf("chunk %d: %w", n+1, err)
+		}
+		data, next = append(data, msg.Data...), msg.Sequence+1
+	}
+	want, err := jetstream.DecodeObjectDigest(info.Digest)
+	if sum := sha256.Sum256(data); err != nil || !bytes.Equal(want, sum[:]) {
+		return nil, fmt.Errorf("%w: its digest is another", ErrDamaged)
+	}
+	return data, nil
 }
 
 // Delete lets go of what is kept under name; nothing there is no error.

@@ -30,6 +30,7 @@ const (
 	window        = 25 * time.Second
 	presumedAfter = time.Second
 	partitions    = 2
+	snapshotEvery = 10 // events: each trial passes several
 )
 
 // deployment is everything of one seed. This process holds the NATS server and the customer's receiver, and follows the log;
@@ -51,6 +52,7 @@ type deployment struct {
 	keys        []string
 	procs       map[string]*process
 	starts      map[string]int // of each process, to name their logs
+	lives       []*process     // of all roles, those that have ended too
 
 	load *load
 }
@@ -119,12 +121,12 @@ func (d *deployment) start(ctx context.Context, name, arm string) error {
 		"--http-addr", d.api, "--ingest-addr", d.ingest, "--allow-loopback-endpoints",
 		"--intent-budget", budget.String(), "--send-limit", callLimit.String(), "--successor-wait", successorWait.String(),
 		"--look-ups", "200ms,600ms", "--quiet", "100ms", "--presumed-after", presumedAfter.String(), "--probe-every", "500ms",
-		"--hook-waits", "500ms,1s,2s,5s", "--receipts-grace", "2s", "--log-level", "info", "--log-format", "json",
+		"--hook-waits", "500ms,1s,2s,5s", "--receipts-grace", "2s", "--snapshot-every", fmt.Sprint(snapshotEvery), "--log-level", "info", "--log-format", "json",
 	)
 	if err != nil {
 		return err
 	}
-	d.procs[name] = p
+	d.procs[name], d.lives = p, append(d.lives, p)
 	_, err = p.await(ctx, `"message":"started"`, 30*time.Second)
 	return err
 }

@@ -151,6 +151,13 @@ func (t *transcript) find(text string) (string, <-chan struct{}, bool) {
 	return "", t.more, false
 }
 
+// count counts the lines with a text.
+func (t *transcript) count(text string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Count(t.buf.String(), text)
+}
+
 func (t *transcript) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

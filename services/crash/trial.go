@@ -18,7 +18,10 @@ import (
 )
 
 // most is how late a pass is drawn for, by point, where it is not the default: the passes that the load is sure to bring.
-var most = map[string]int{"projector.mid_batch": 5, "correlator.before_ack": 20, "ingest.before_answer": 20, "notifier.before_ack": 20, "notifier.after_post": 20}
+var most = map[string]int{
+	"projector.mid_batch": 5, "dispatcher.snapshot_half_written": 5,
+	"correlator.before_ack": 20, "ingest.before_answer": 20, "notifier.before_ack": 20, "notifier.after_post": 20,
+}
 
 const mostDefault = 10
 
@@ -157,7 +160,7 @@ func (t *trial) fault(ctx context.Context, armed *process) error {
 			return fmt.Errorf("%s ended by itself: %s", armed.name, armed.cmd.ProcessState)
 		}
 		await.Elapsed(ctx, time.Duration(t.draw.Int64N(int64(time.Second)))) // seeded: when it comes back
-		return t.d.start(ctx, of(t.role)[0], "")
+		return t.comeBack(ctx)
 	}
 	pause := successorWait + time.Second
 	if t.role == "dispatcher" { // the lease goes, the successor takes over and calls the open starts unknown
@@ -170,6 +173,16 @@ func (t *trial) fault(ctx context.Context, armed *process) error {
 	default:
 		return armed.signal(syscall.SIGCONT)
 	}
+}
+
+// comeBack starts a killed process again. A dispatcher begins at a snapshot from before, also where a new one was half written.
+func (t *trial) comeBack(ctx context.Context) error {
+	name := of(t.role)[0]
+	if err := t.d.start(ctx, name, ""); err != nil || t.role != "dispatcher" {
+		return err
+	}
+	_, err := t.d.procs[name].await(ctx, `"message":"begun at a snapshot"`, 20*time.Second)
+	return err
 }
 
 func (t *trial) summary() string {
