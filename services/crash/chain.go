@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,12 +19,13 @@ type chain struct {
 	mu     sync.Mutex
 	events [][]events.Recorded // by partition, in order
 	states map[string]message.State
-	more   chan struct{} // closed and made anew when there is more
+	ended  map[string]time.Time // when each was final or had left for the first time
+	more   chan struct{}        // closed and made anew when there is more
 	err    error
 }
 
 func newChain() *chain {
-	return &chain{events: make([][]events.Recorded, partitions), states: map[string]message.State{}, more: make(chan struct{})}
+	return &chain{events: make([][]events.Recorded, partitions), states: map[string]message.State{}, ended: map[string]time.Time{}, more: make(chan struct{})}
 }
 
 // follow reads a partition until ctx ends.
@@ -36,7 +38,11 @@ func (c *chain) follow(ctx context.Context, log *eventlog.Log, p events.Partitio
 			for _, id := range concerned(rec) {
 				s := c.states[id]
 				s.ID = id
-				c.states[id] = s.Apply(rec)
+				s = s.Apply(rec)
+				c.states[id] = s
+				if _, before := c.ended[id]; !before && hasEnded(s) {
+					c.ended[id] = rec.Stored
+				}
 			}
 		}
 		close(c.more)
@@ -107,6 +113,13 @@ func (c *chain) queued() []string {
 	return ids
 }
 
+// ends gives when each message was final or had left for the first time.
+func (c *chain) ends() map[string]time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.ended)
+}
+
 func isRead(s message.State) bool { return s.View().Stage == events.StageRead }
 
 // atRest reports a message that nothing but its deadline, or a proof, will move.
@@ -120,12 +133,15 @@ func atRest(s message.State) bool {
 }
 
 // hasEnded reports a message that is final or has left.
-func hasEnded(s message.State) bool {
-	switch s.View().Stage {
+func hasEnded(s message.State) bool { return !waits(s.View().Stage) }
+
+// waits reports a stage of a message that is neither final nor known to have left.
+func waits(s events.Stage) bool {
+	switch s {
 	case events.StageQueued, events.StageSending, events.StageUnconfirmed:
-		return false
-	default:
 		return true
+	default:
+		return false
 	}
 }
 

@@ -23,7 +23,10 @@ type verdict struct {
 	said  []string // of each violation
 	facts string
 
-	open, openLeft int // messages with a call under way when a process was lost, and of these what left
+	open, openLeft int           // messages with a call under way when a process was lost, and of these what left
+	unproved       int           // left, and ended as presumed
+	latest         time.Duration // the longest that an end came after its deadline
+	begun          int           // dispatchers that began at a snapshot
 }
 
 func (v *verdict) say(count *int, format string, args ...any) {
@@ -46,6 +49,7 @@ func (d *deployment) judge(ctx context.Context, faults int) (verdict, error) {
 		return v, err
 	}
 	d.judgeEnds(&v, states, faults)
+	d.judgeSnapshots(&v)
 	d.judgeEffects(&v, logs, states, ledger)
 	for _, log := range logs {
 		for _, text := range illegal(log) {
@@ -56,34 +60,9 @@ func (d *deployment) judge(ctx context.Context, faults int) (verdict, error) {
 		v.say(&v.Events, "%s", text)
 	}
 	d.judgeViews(ctx, &v, states)
-	v.facts = fmt.Sprintf("%d in the log, %d answered, %d left, %d in doubt for a while of which %d left, %s", len(states), len(d.load.promised()), len(ledger.Entries), v.open, v.openLeft, stages(states))
+	v.facts = fmt.Sprintf("%d in the log, %d answered, %d left, %d in doubt for a while of which %d left (%d never proved), at most %s late, %d starts at a snapshot, %s",
+		len(states), len(d.load.promised()), len(ledger.Entries), v.open, v.openLeft, v.unproved, v.latest.Round(100*time.Millisecond), v.begun, stages(states))
 	return v, nil
-}
-
-// judgeEnds: every 202 is in the log, and everything in the log ends (P1).
-func (d *deployment) judgeEnds(v *verdict, states map[string]message.State, faults int) {
-	for id := range d.load.promised() {
-		if _, ok := states[id]; !ok {
-			v.say(&v.Lost, "%s was answered with a 202 and is not in the log", id)
-		}
-	}
-	open := 0
-	for id, s := range states {
-		if !hasEnded(s) {
-			v.say(&v.Unended, "%s is still %s", id, s.View().Stage)
-		}
-		if wasOpen(s) {
-			open++
-		}
-	}
-	if most := faults * instances; open > most {
-		v.say(&v.Illegal, "%d attempts became unknown by %d faults on %d instances", open, faults, instances)
-	}
-}
-
-// wasOpen reports a message of which a call was under way, or may have been, when its process was lost.
-func wasOpen(s message.State) bool {
-	return slices.ContainsFunc(s.Record, func(f message.Fact) bool { return f.Kind == message.KindUnknown })
 }
 
 // judgeEffects: what left, left once, after its intent, and before its deadline (P2, P3); what was never in doubt has left (P1);
@@ -120,6 +99,11 @@ func (d *deployment) judgeEffects(v *verdict, logs [][]events.Recorded, states m
 	for text, n := range left {
 		if n > 1 {
 			v.say(&v.Duplicated, "%q (%s) left %d times", text, texts[text], n)
+		}
+	}
+	for text, id := range texts {
+		if s, ok := states[id]; ok {
+			v.judgeWord(text, id, s.View(), left[text])
 		}
 	}
 	for id, text := range d.load.promised() {
