@@ -8,80 +8,162 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/services/app"
 )
 
-// startCluster starts three servers with JetStream and gives them with the URL that names them all.
-func startCluster(t *testing.T) ([]*server.Server, string) {
+// cluster is three servers with JetStream. Each reaches each other one through a proxy of its own.
+type cluster struct {
+	t       *testing.T
+	options [3]*server.Options
+	nodes   [3]*server.Server
+	links   [3][3]*proxy // by who connects to whom; none to itself
+}
+
+// startCluster starts it and waits until it has a leader and all its members.
+func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	var routes []*url.URL
-	var ports []int
-	for range 3 {
-		u, err := url.Parse("nats://" + fixedAddr(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var port int
-		if _, err := fmt.Sscan(u.Port(), &port); err != nil {
-			t.Fatal(err)
-		}
-		routes, ports = append(routes, u), append(ports, port)
+	c := &cluster{t: t}
+	var routes [3]string
+	for i := range c.nodes {
+		routes[i] = fixedAddr(t)
 	}
-	var nodes []*server.Server
-	var urls []string
-	for i, port := range ports {
-		srv, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprintf("node%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-			Cluster: server.ClusterOpts{Name: "e2e", Host: "127.0.0.1", Port: port}, Routes: routes,
-		})
-		if err != nil {
-			t.Fatal(err)
+	for i := range c.nodes {
+		var to []*url.URL
+		for j := range c.nodes {
+			if j == i {
+				continue
+			}
+			c.links[i][j] = newProxy(t, routes[j])
+			to = append(to, &url.URL{Scheme: "nats", Host: c.links[i][j].addr})
 		}
-		go srv.Start()
-		t.Cleanup(func() {
-			srv.Shutdown()
-			srv.WaitForShutdown()
-		})
-		nodes = append(nodes, srv)
+		c.options[i] = &server.Options{
+			ServerName: fmt.Sprintf("node%d", i), Host: "127.0.0.1", Port: portOf(t, fixedAddr(t)), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+			Cluster: server.ClusterOpts{
+				Name: "e2e", Host: "127.0.0.1", Port: portOf(t, routes[i]),
+				NoAdvertise: true,          // a client knows the servers it was told
+				Advertise:   "127.0.0.1:1", // nobody is there: the proxies are the only way
+			},
+			Routes: to,
+		}
+		c.start(i)
+		t.Cleanup(func() { c.stop(i) })
 	}
-	for _, srv := range nodes {
+	for _, srv := range c.nodes {
 		if !srv.ReadyForConnections(20 * time.Second) {
 			t.Fatal("a node does not start")
 		}
-		urls = append(urls, srv.ClientURL())
 	}
 	eventually(t, "the cluster has a leader and all its members", func() bool {
-		for _, srv := range nodes {
+		for _, srv := range c.nodes {
 			if srv.JetStreamIsLeader() {
-				return len(srv.JetStreamClusterPeers()) == len(nodes)
+				return len(srv.JetStreamClusterPeers()) == len(c.nodes)
 			}
 		}
 		return false
 	}, nil)
-	return nodes, strings.Join(urls, ",")
+	return c
+}
+
+func portOf(t *testing.T, addr string) (port int) {
+	t.Helper()
+	if _, err := fmt.Sscan(addr[strings.LastIndexByte(addr, ':')+1:], &port); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// start starts a node, also again, on its port and store.
+func (c *cluster) start(i int) {
+	c.t.Helper()
+	srv, err := server.NewServer(c.options[i].Clone())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	srv.Start()
+	c.nodes[i] = srv
+}
+
+// stop stops a node; it can be called twice.
+func (c *cluster) stop(i int) {
+	c.nodes[i].Shutdown()
+	c.nodes[i].WaitForShutdown()
+}
+
+// urls names nodes to a client.
+func (c *cluster) urls(nodes ...int) string {
+	var all []string
+	for _, i := range nodes {
+		all = append(all, c.nodes[i].ClientURL())
+	}
+	return strings.Join(all, ",")
+}
+
+// isolate loses what the node and the others send each other, and tells nobody.
+func (c *cluster) isolate(i int) { c.each(i, (*proxy).vanish) }
+
+// heal connects the node with the others again.
+func (c *cluster) heal(i int) { c.each(i, (*proxy).pass) }
+
+func (c *cluster) each(i int, do func(*proxy)) {
+	for j := range c.nodes {
+		if j != i {
+			do(c.links[i][j])
+			do(c.links[j][i])
+		}
+	}
+}
+
+// leader gives the node that says it leads EVENTS_0, beside one; -1 when none does.
+func (c *cluster) leader(beside int) int {
+	for i, srv := range c.nodes {
+		if i != beside && srv.Running() && srv.JetStreamIsStreamLeader("$G", events.EventsStream(0)) {
+			return i
+		}
+	}
+	return -1
+}
+
+// lead makes a node lead EVENTS_0.
+func (c *cluster) lead(i int) {
+	c.t.Helper()
+	nc, err := nats.Connect(c.urls(i))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer nc.Close()
+	var said string
+	eventually(c.t, fmt.Sprintf("node %d leads", i), func() bool {
+		if c.nodes[i].JetStreamIsStreamLeader("$G", events.EventsStream(0)) {
+			return true
+		}
+		msg, err := nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+events.EventsStream(0), fmt.Appendf(nil, `{"placement":{"preferred":"node%d"}}`, i), 2*time.Second)
+		if err == nil {
+			said = string(msg.Data)
+		}
+		return false
+	}, func() string { return said })
+}
+
+// onCluster makes Pilot use the cluster by some of its nodes.
+func onCluster(urls string) func(*app.Config) {
+	return func(c *app.Config) { c.NATSURL, c.Replicas, c.Partitions = urls, 3, 1 }
 }
 
 // Fault catalogue N3: three copies; the leader of EVENTS_0 is stopped while messages are sent. What was accepted ends, once.
 func TestN3LeaderStoppedWhileSending(t *testing.T) {
 	t.Parallel()
-	nodes, urls := startCluster(t)
-	r := newRig(t, func(c *app.Config) { c.NATSURL, c.Replicas, c.Partitions = urls, 3, 1 })
+	c := startCluster(t)
+	r := newRig(t, onCluster(c.urls(0, 1, 2)))
 	l := r.startLoad("cluster", 3, 30*time.Millisecond)
 	l.awaitAccepted(t, 8)
-	stopped := false
-	for _, srv := range nodes {
-		if srv.JetStreamIsStreamLeader("$G", events.EventsStream(0)) {
-			srv.Shutdown()
-			srv.WaitForShutdown()
-			stopped = true
-			break
-		}
-	}
-	if !stopped {
+	leader := c.leader(-1)
+	if leader < 0 {
 		t.Fatal("nobody leads EVENTS_0")
 	}
+	c.stop(leader)
 	l.awaitAccepted(t, 20)
 	l.check()
 	r.awaitReady("ready with two of three", wholly)

@@ -171,9 +171,14 @@ type load struct {
 
 // startLoad begins: each client waits between two sends.
 func (r *rig) startLoad(name string, clients int, every time.Duration) *load {
+	return r.startLoadAt(r.app.URLs().API, name, clients, every)
+}
+
+// startLoadAt is startLoad at another API of the same deployment.
+func (r *rig) startLoadAt(api, name string, clients int, every time.Duration) *load {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	l := &load{r: r, name: name, stop: cancel, accepted: map[string]string{}, refused: map[string]int{}}
-	url := r.app.URLs().API + "/v1/messages/send"
+	url := api + "/v1/messages/send"
 	for range clients {
 		l.all.Go(func() {
 			for ctx.Err() == nil {

@@ -61,6 +61,9 @@ func (p *proxy) swallow() {
 	p.cut()
 }
 
+// vanish loses what is sent from now on, and tells nobody: connections stay, as when a cable is pulled.
+func (p *proxy) vanish() { p.swallowing.Store(true) }
+
 // pass lets new connections through; swallowed ones break.
 func (p *proxy) pass() {
 	p.listen()
@@ -162,9 +165,10 @@ func (p *proxy) carry(from, to net.Conn) {
 		}
 	})
 	buf := make([]byte, 32<<10)
+	lost := false // for good: what comes after a gap would be read as something else
 	for {
 		n, err := from.Read(buf)
-		if n > 0 {
+		if lost = lost || p.swallowing.Load(); n > 0 && !lost {
 			parcels <- parcel{append([]byte(nil), buf[:n]...), time.Now().Add(time.Duration(p.delay.Load()))}
 		}
 		if err != nil {

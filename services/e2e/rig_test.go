@@ -8,7 +8,7 @@
 //   - privacy_test.go: no personal data where it does not belong
 //   - disposable_test.go: consumers and their state deleted or reset
 //   - nats_outage_test.go, disk_full_test.go, postgres_outage_test.go, gateway_outage_test.go: each neighbour away, slow, full or flapping
-//   - cluster_test.go: a leader lost while sending
+//   - cluster_test.go, quorum_test.go: three servers; a leader lost, a quorum lost, a leader cut off while sending
 package e2e
 
 import (
