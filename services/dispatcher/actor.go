@@ -81,6 +81,7 @@ func (a *actor) busy() bool {
 // run works until ctx ends or there is nothing left to do for Idle.
 func (a *actor) run(ctx context.Context) {
 	defer a.rest()
+	defer a.giveBack(a.p.hard)
 	idle := time.NewTimer(a.p.d.set.Idle)
 	defer idle.Stop()
 	for {
@@ -138,7 +139,7 @@ func (a *actor) work(ctx context.Context) time.Duration {
 		if a.p.halted() {
 			return maxNap
 		}
-		a.resolveOpen(ctx)
+		a.resolveOpen(ctx, false)
 		a.close(ctx)
 		a.lookUp(ctx)
 		a.lookUpRestored(ctx)

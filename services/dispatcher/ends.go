@@ -19,8 +19,9 @@ type openStart struct {
 }
 
 // resolveOpen ends the open starts that no turn is busy with (rule R6): a start of this life that was never called is deferred
-// at once; one of another life is unknown, once no call of it can be under way any more (rule R9).
-func (a *actor) resolveOpen(ctx context.Context) {
+// at once; one of another life is unknown, once no call of it can be under way any more (rule R9). Who leads no longer ends its
+// own only.
+func (a *actor) resolveOpen(ctx context.Context, own bool) {
 	now := time.Now()
 	var due []openStart
 	a.mu.Lock()
@@ -38,6 +39,9 @@ func (a *actor) resolveOpen(ctx context.Context) {
 			continue
 		}
 		first, ok := a.seen[at.Nonce]
+		if own {
+			continue
+		}
 		if !ok {
 			a.seen[at.Nonce] = now
 		} else if now.Sub(first) >= a.p.d.set.SuccessorWait {
@@ -123,6 +127,29 @@ func (a *actor) disproveMine(ctx context.Context) {
 		delete(a.mine, s.nonce)
 		a.mu.Unlock()
 	}
+}
+
+// giveBack says before this process ends what nobody else can know: which of its starts were never called. Their messages would
+// else stay unknown until they fail.
+func (a *actor) giveBack(ctx context.Context) {
+	a.mu.Lock()
+	n := len(a.mine)
+	a.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
+	defer cancel()
+	last, err := a.p.log.LastSequence(ctx, events.EventsStream(a.p.n))
+	if err == nil {
+		err = a.p.wait(ctx, last) // what was said of them meanwhile
+	}
+	if err != nil {
+		a.log.Warn().Err(err).Int("starts", n).Msg("starts that were not called are not given back")
+		return
+	}
+	a.disproveMine(ctx)
+	a.resolveOpen(ctx, true)
 }
 
 // closeRounds bounds the appends of one round, so that a mass of ends leaves room for turns.

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,26 +31,72 @@ func TestR1StartThatWasNotCalledIsDisproved(t *testing.T) {
 	a.mu.Lock()
 	a.mine["lost nonce"] = true
 	a.mu.Unlock()
-	s, _ := r.state(id)
-	var last uint64
-	for _, ev := range []events.Event{
-		{Envelope: events.Envelope{Type: events.TypeDispatchStarted, Nonce: "lost nonce"}, Body: &events.DispatchStarted{Call: "sendText"}},
-		{Envelope: events.Envelope{Type: events.TypeDispatchUnknown}, Body: &events.DispatchUnknown{Cause: causeOwnerGone}},
-	} {
-		name := map[string]string{events.TypeDispatchStarted: "started", events.TypeDispatchUnknown: "unknown"}[ev.Type]
-		ev.Address = events.EventSubject(r.p, instanceID, events.GroupDispatch, name)
-		ev.ID, ev.Source, ev.Time, ev.Subject, ev.TenantID, ev.Attempt = newID(), source, time.Now().UTC(), id, tenant, 1
-		ev.QueuedSeq = s.Queued.Position.Sequence
-		var err error
-		if last, err = r.log.AppendFenced(t.Context(), r.p, instanceID, ev, last); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r.foreign(id, events.TypeDispatchStarted, events.TypeDispatchUnknown)
 	eventually(t, "disproved", func() bool { return r.count(id, events.TypeDispatchDisproved) == 1 }, func() string { return r.story(id) })
 	d.leading.Store(true)
 	r.instanceEvent(events.TypeInstanceResumed, "resumed")
 	v := r.awaitStage(id, events.StageDispatched)
 	if n := r.ledger("paused before its call"); n != 1 || v.Attempts != 2 {
 		t.Fatalf("ledger %d, view %+v\n%s", n, v, r.story(id))
+	}
+}
+
+// A process that is told to end before it came to that says it on its way out, also of a start that is still open.
+func TestR1StartThatWasNotCalledIsGivenBackAtAStop(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		says []string
+		want string
+	}{
+		"a successor called it unknown": {[]string{events.TypeDispatchStarted, events.TypeDispatchUnknown}, events.TypeDispatchDisproved},
+		"it is still open":              {[]string{events.TypeDispatchStarted}, events.TypeDispatchDeferred},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			set := quick()
+			set.SuccessorWait = time.Hour
+			d, stop := r.run(set)
+			r.instanceEvent(events.TypeInstancePaused, "paused")
+			id := r.accept(order{text: "told to end"})
+			r.awaitFolded(d)
+			d.leading.Store(false)
+			r.foreign(id, c.says...)
+			r.awaitFolded(d)
+			a := d.parts[0].actor(instanceID)
+			a.mu.Lock()
+			a.mine["lost nonce"] = true
+			a.mu.Unlock()
+			stop()
+			if n := r.count(id, c.want); n != 1 {
+				t.Fatalf("%d times %s:\n%s", n, c.want, r.story(id))
+			}
+			r.instanceEvent(events.TypeInstanceResumed, "resumed")
+			r.run(quick())
+			r.awaitStage(id, events.StageDispatched)
+			if n := r.ledger("told to end"); n != 1 {
+				t.Errorf("left %d times", n)
+			}
+		})
+	}
+}
+
+// foreign appends fenced events of a first attempt with the nonce "lost nonce".
+func (r *rig) foreign(id string, types ...string) {
+	r.t.Helper()
+	s, _ := r.state(id)
+	var last uint64
+	for _, kind := range types {
+		ev := events.Event{Envelope: events.Envelope{Type: kind, Nonce: "lost nonce"}, Body: &events.DispatchStarted{Call: "sendText"}}
+		if kind == events.TypeDispatchUnknown {
+			ev.Nonce, ev.Body = "", &events.DispatchUnknown{Cause: causeOwnerGone}
+		}
+		ev.Address = events.EventSubject(r.p, instanceID, events.GroupDispatch, strings.Split(kind, ".")[1])
+		ev.ID, ev.Source, ev.Time, ev.Subject, ev.TenantID, ev.Attempt = newID(), source, time.Now().UTC(), id, tenant, 1
+		ev.QueuedSeq = s.Queued.Position.Sequence
+		var err error
+		if last, err = r.log.AppendFenced(r.t.Context(), r.p, instanceID, ev, last); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 }
