@@ -82,6 +82,49 @@ var mutations = []mutation{
 		pkg: "projections/projector", test: "TestNothingIsLostOrDoubledByACrash",
 	},
 	{
+		without: "a batch is new from the checkpoint on only",
+		patches: []patch{{"projections/projector/batch.go", "\t\tif rec.Position.Sequence <= at {\n", "\t\tif rec.Position.Sequence <= at && at > checkpoint {\n"}},
+		pkg:     "projections/projector", test: "TestCheckpointNeverMovesBack",
+	},
+	{
+		without: "the witness, when a dispatcher starts",
+		patches: []patch{{"services/dispatcher/witness.go", "marks = append(marks, expected{m, \"the witness\"})", "_ = m"}},
+		pkg:     "services/dispatcher", test: "TestRestoredLogStopsUntilAnOperatorsWord",
+	},
+	{
+		without: "the witness, before an append",
+		patches: []patch{{"services/app/guard.go", "err = snapshots.Check(ctx, g.log, p, m, \"the witness\")", "_ = m"}},
+		pkg:     "services/app", test: "TestGuard",
+	},
+	{
+		without: "the place of a mark: the event that is there",
+		patches: []patch{{"infra/snapshots/check.go", "\tcase err == nil && rec.ID == m.EventID:\n", "\tcase err == nil && (rec.ID == m.EventID || rec.ID != \"\"):\n"}},
+		pkg:     "infra/snapshots", test: "TestCheck",
+	},
+	{
+		without: "the digest of a snapshot's chunks",
+		patches: []patch{{"infra/snapshots/store.go", "err != nil || !bytes.Equal(want, sum[:]) {", "err != nil || !bytes.Equal(want[:0], sum[:0]) {"}},
+		pkg:     "infra/snapshots", test: "TestMissingOrChangedChunkIsDamage",
+	},
+	{
+		without: "the digest of a snapshot's states",
+		patches: []patch{{"services/dispatcher/snapshot.go", "len(state) != h.Size || hex.EncodeToString(sum[:]) != h.Digest {", "len(state) != h.Size || hex.EncodeToString(sum[:]) == \"\" {"}},
+		pkg:     "services/dispatcher", test: "TestUnusableSnapshotsArePassedOver",
+	},
+	{
+		without: "the name comes last: a snapshot half written has none",
+		patches: []patch{{
+			"infra/snapshots/put.go", "\tdigest := sha256.New()\n",
+			"\tif early, err := json.Marshal(info); err == nil {\n\t\t_, _ = s.js.Publish(ctx, metas+base64.URLEncoding.EncodeToString([]byte(name)), early)\n\t}\n\tdigest := sha256.New()\n",
+		}},
+		pkg: "infra/snapshots", test: "TestKillWhileAPutIsHalfWritten",
+	},
+	{
+		without: "the digests of the audit",
+		patches: []patch{{"projections/audit/walk.go", "\tcase ok && kept != w.digest:\n", "\tcase ok && kept != w.digest && seq == 0:\n"}},
+		pkg:     "projections/audit", test: "TestVerifyFindsAnotherEventByItsDigest",
+	},
+	{
 		without: "one receipt for each message and state",
 		patches: []patch{
 			{"services/receipts/bind.go", "ID: m.id + \".\" + name, Type", "ID: m.id + \".\" + name + time.Now().String(), Type"},
