@@ -2,6 +2,7 @@ package events
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -102,6 +103,9 @@ func readEnvelope(h map[string][]string) (Envelope, error) {
 		}
 		return ""
 	}
+	// The client library hands out pieces of one text, the whole block of headers: whoever keeps an id for long, as a fold of a million
+	// pending messages does, would keep the block with it.
+	own := func(k string) string { return strings.Clone(get(k)) }
 	var bad string
 	at := func(k string) time.Time {
 		v := get(k)
@@ -126,12 +130,12 @@ func readEnvelope(h map[string][]string) (Envelope, error) {
 		return n
 	}
 	e := Envelope{
-		ID: get(HeaderID), Type: get(HeaderType), Source: get(HeaderSource), Time: at(HeaderTime),
-		Subject: get(HeaderSubject), TenantID: get(HeaderTenantID),
+		ID: own(HeaderID), Type: own(HeaderType), Source: own(HeaderSource), Time: at(HeaderTime),
+		Subject: own(HeaderSubject), TenantID: own(HeaderTenantID),
 		DeliverAt: at(HeaderDeliverAt), DeliverUntil: at(HeaderDeliverUntil),
-		Attempt: int(num(HeaderAttempt, 16)), Nonce: get(HeaderNonce),
+		Attempt: int(num(HeaderAttempt, 16)), Nonce: own(HeaderNonce),
 		Prev: num(HeaderPrev, 64), QueuedSeq: num(HeaderQueuedSeq, 64), DueAt: at(HeaderDueAt),
-		GatewayID: get(HeaderGatewayID), TraceParent: get(HeaderTraceParent),
+		GatewayID: own(HeaderGatewayID), TraceParent: own(HeaderTraceParent),
 	}
 	switch get(HeaderCalled) {
 	case "", "false":

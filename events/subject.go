@@ -86,26 +86,28 @@ type EventAddress struct {
 // ParseEventSubject reads a subject of EVENTS.
 func ParseEventSubject(s string) (EventAddress, error) {
 	t := strings.Split(s, ".")
-	bad := Errorf(CodeInvalidSubject, "not a subject of EVENTS")
+	bad := func() (EventAddress, error) {
+		return EventAddress{}, Errorf(CodeInvalidSubject, "not a subject of EVENTS")
+	}
 	if len(t) < 5 || t[0] != "evt" || !ValidToken(t[2]) {
-		return EventAddress{}, bad
+		return bad()
 	}
 	p, ok := parsePartition(t[1])
 	if !ok {
-		return EventAddress{}, bad
+		return bad()
 	}
 	a := EventAddress{Partition: p, Instance: t[2], Group: t[3]}
 	if t[3] == GroupQueued {
 		slot, err := strconv.ParseUint(t[len(t)-1], 10, 8)
 		if len(t) != 7 || err != nil || strconv.FormatUint(slot, 10) != t[6] || !ValidToken(t[5]) || !ValidToken(t[4]) {
-			return EventAddress{}, bad
+			return bad()
 		}
 		a.Name = GroupQueued
 		a.Lane = Lane{Instance: t[2], Class: Class(t[4]), Tenant: t[5], Slot: uint8(slot)}
 		return a, nil
 	}
 	if len(t) != 5 || !validName(t[3]) || !validName(t[4]) {
-		return EventAddress{}, bad
+		return bad()
 	}
 	a.Name = t[4]
 	return a, nil
