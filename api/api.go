@@ -60,13 +60,14 @@ type API struct {
 	ports    Ports
 	huma     huma.API
 	acceptor *acceptor
+	canceler *canceler
 	handler  http.Handler
 }
 
 // New builds the API. It panics when a required port is missing: that is a programming error.
 func New(cfg Config, ports Ports) *API {
 	if ports.Catalog == nil || ports.Log == nil || ports.Keyring == nil || ports.Hasher == nil || ports.AAD == nil ||
-		ports.Views == nil || ports.Heads == nil {
+		ports.Views == nil || ports.Heads == nil || ports.Records == nil || ports.Fence == nil || ports.Finder == nil {
 		panic("api: a required port is missing")
 	}
 	if ports.Now == nil {
@@ -80,11 +81,17 @@ func New(cfg Config, ports Ports) *API {
 		catalog: ports.Catalog, log: ports.Log, keyring: ports.Keyring, hasher: ports.Hasher, aad: ports.AAD,
 		now: ports.Now, newID: ports.NewID, maxBehind: a.cfg.MaxBehind, maxDepth: a.cfg.BodyDepth, timeout: a.cfg.AcceptTimeout,
 	}
+	a.canceler = &canceler{
+		catalog: ports.Catalog, records: ports.Records, fence: ports.Fence, finder: ports.Finder, views: ports.Views, catchUp: a.catchUp,
+		now: ports.Now, newID: ports.NewID, log: a.cfg.Log, timeout: a.cfg.AcceptTimeout, wait: a.cfg.ViewWait,
+		readers: make(chan struct{}, cancelParallel),
+	}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(a.cfg))
 	a.huma.UseMiddleware(a.authenticate)
 	a.registerSend()
 	a.registerMessage()
+	a.registerCancel()
 	a.registerHealth()
 	addWebhooks(a.huma.OpenAPI())
 	a.serveDocs(mux)

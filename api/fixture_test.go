@@ -96,6 +96,18 @@ type fakeHeads func(context.Context, events.Partition) (uint64, error)
 
 func (f fakeHeads) Last(ctx context.Context, p events.Partition) (uint64, error) { return f(ctx, p) }
 
+type fakeRecords func(context.Context, Scope, []string) ([]MessageRecord, error)
+
+func (f fakeRecords) Records(ctx context.Context, s Scope, ids []string) ([]MessageRecord, error) {
+	return f(ctx, s, ids)
+}
+
+type fakeFinder func(p events.Partition, since, until time.Time, ids []string) (map[string]events.Recorded, error)
+
+func (f fakeFinder) Find(_ context.Context, p events.Partition, since, until time.Time, ids []string) (map[string]events.Recorded, error) {
+	return f(p, since, until, ids)
+}
+
 // sealMark stands before what the fake keyring sealed, so that a test sees whether it was sealed, for whom and for what.
 func sealMark(tenant, keyID string, aad []byte) string {
 	return "sealed|" + tenant + "|" + keyID + "|" + string(aad) + "|"
@@ -127,6 +139,9 @@ type fixture struct {
 	hasher  fakeHasher
 	views   *fakeViews
 	heads   fakeHeads
+	records fakeRecords
+	fence   *fakeFence
+	finder  fakeFinder
 	checks  []Check
 	cfg     Config
 	now     time.Time
@@ -169,6 +184,11 @@ func newFixture(t *testing.T) *fixture {
 		wait:     func(context.Context, events.Partition, uint64) error { return nil },
 	}
 	f.heads = func(context.Context, events.Partition) (uint64, error) { return 99, nil }
+	f.records = func(context.Context, Scope, []string) ([]MessageRecord, error) { return nil, nil }
+	f.fence = &fakeFence{groups: map[string][]events.Recorded{}}
+	f.finder = func(events.Partition, time.Time, time.Time, []string) (map[string]events.Recorded, error) {
+		return nil, nil
+	}
 	return f
 }
 
@@ -179,6 +199,7 @@ func (f *fixture) start() *fixture {
 	f.t.Helper()
 	a := New(f.cfg, Ports{
 		Catalog: f.catalog, Log: f.log, Keyring: f.keyring, Hasher: f.hasher, Views: f.views, Heads: f.heads, Checks: f.checks,
+		Records: f.records, Fence: f.fence, Finder: f.finder,
 		AAD: func(tenant, entity, field string) []byte { return []byte(tenant + "/" + entity + "/" + field) },
 		Now: func() time.Time { return f.now },
 		NewID: func() uuid.UUID {

@@ -9,6 +9,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/events/message"
 )
 
 // ErrKeyMissing says that the data key of a sealed value was destroyed: what it held is gone for good. A Keyring wraps it;
@@ -62,6 +63,27 @@ type Heads interface {
 	Last(ctx context.Context, p events.Partition) (sequence uint64, err error)
 }
 
+// Records reads the facts behind messages, inside a scope; ids outside of it are left out. Errors are those of Views.
+type Records interface {
+	Records(ctx context.Context, scope Scope, ids []string) ([]MessageRecord, error)
+}
+
+// Fence reads and appends to the fenced group of an instance: all that decides whether a call to the gateway may follow.
+type Fence interface {
+	// Read gives the events of the group behind a sequence, and the sequence of its last one: what the next append expects.
+	Read(ctx context.Context, p events.Partition, instance string, after uint64) (recs []events.Recorded, last uint64, err error)
+	// Restored gives the newest word of an operator that a log which lost events was accepted, nil when there is none.
+	Restored(ctx context.Context, p events.Partition, instance string) (*events.Recorded, error)
+	// Append stores e if the group still ends at expected. The code FENCED says that it does not, and that e is not stored;
+	// any other error that e may be stored now or later.
+	Append(ctx context.Context, p events.Partition, instance string, e events.Event, expected uint64) (sequence uint64, err error)
+}
+
+// Finder finds accepted messages in the log of a partition by the time at which they were stored. Events are whole.
+type Finder interface {
+	Find(ctx context.Context, p events.Partition, since, until time.Time, ids []string) (map[string]events.Recorded, error)
+}
+
 // Check is one named condition of readiness.
 type Check struct {
 	Name string // a word, shown to anyone who asks
@@ -77,12 +99,15 @@ type Ports struct {
 	Keyring Keyring
 	Hasher  Hasher
 	// AAD builds the associated data of a sealed field: tenant, entity id and field.
-	AAD    func(tenant, entity, field string) []byte
-	Views  Views
-	Heads  Heads
-	Checks []Check
-	Now    func() time.Time
-	NewID  func() uuid.UUID // UUIDv7
+	AAD     func(tenant, entity, field string) []byte
+	Views   Views
+	Heads   Heads
+	Records Records
+	Fence   Fence
+	Finder  Finder
+	Checks  []Check
+	Now     func() time.Time
+	NewID   func() uuid.UUID // UUIDv7
 }
 
 // Scope is what a key may see: nothing outside of it exists for the caller (promise P12).
@@ -115,6 +140,18 @@ type MessageView struct {
 	ReadAt        time.Time
 	FailedAt      time.Time
 	CanceledAt    time.Time
+}
+
+// MessageRecord is a message as the facts that the views have of it.
+type MessageRecord struct {
+	ID         string
+	Position   events.Position // of its acceptance
+	Instance   string
+	CreatedAt  time.Time
+	DeliverAt  time.Time // zero: at once
+	Checkpoint uint64    // sequence up to which Facts is complete
+	Facts      message.Record
+	Unreadable bool // something that decides about it could not be read
 }
 
 // TimelineEntry is one event of a message.

@@ -21,6 +21,7 @@ func Points() []Point {
 		{Name: "notifier.before_ack", Where: "the deliveries of an event are in HOOKS, the event is not acknowledged"},
 		{Name: "notifier.after_post", Where: "the customer's endpoint has answered, the try is not recorded"},
 		{Name: "projector.mid_batch", Where: "the rows of a batch are written, the transaction is not committed", Fails: true},
+		{Name: "api.cancel_before_answer", Where: "the end of the canceled messages is in the log, the client has no answer"},
 		{Name: "api.before_answer", Where: "the message is in the log, the client has no answer"},
 	}
 }

@@ -86,6 +86,21 @@ func (v apiViews) Timeline(ctx context.Context, s api.Scope, id string) ([]api.T
 	return out, nil
 }
 
+func (v apiViews) Records(ctx context.Context, s api.Scope, ids []string) ([]api.MessageRecord, error) {
+	rows, err := v.views.Records(ctx, views.Scope(s), ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.MessageRecord, len(rows))
+	for i, r := range rows {
+		out[i] = api.MessageRecord{
+			ID: r.ID, Position: r.Position, Instance: r.InstanceID, CreatedAt: r.CreatedAt, DeliverAt: r.DeliverAt, Checkpoint: r.Checkpoint,
+			Facts: r.Facts, Unreadable: r.Unreadable,
+		}
+	}
+	return out, nil
+}
+
 func (v apiViews) WaitFor(ctx context.Context, p events.Partition, seq uint64) error {
 	return v.views.WaitFor(ctx, p, seq)
 }

@@ -127,9 +127,11 @@ func startAPI(ctx context.Context, a *App) error {
 		return err
 	}
 	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
+	fence := apiFence{log, &a.appends, a.guard}
 	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite}, api.Ports{
 		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
 		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
+		Records: apiViews{a.views()}, Fence: fence, Finder: fence,
 	})
 	a.urls.API, err = a.serve(ctx, "http", a.p.cfg.HTTPAddr, h)
 	return err
