@@ -16,7 +16,9 @@ func startIngest(ctx context.Context, a *App) error {
 		return err
 	}
 	logger := a.log.With().Str("role", "ingest").Logger()
-	h := receipts.NewIngest(a.p.feed, a.p.secrets, a.p.keys, log, receipts.IngestSettings{Logger: logger, Metrics: a.metrics.receipts})
+	h := receipts.NewIngest(a.p.feed, a.p.secrets, a.p.keys, log, receipts.IngestSettings{
+		Control: log, Logger: logger, Metrics: a.metrics.receipts,
+	})
 	if a.urls.Ingest, err = a.serve(ctx, "ingest", a.p.cfg.IngestAddr, h); err != nil {
 		return err
 	}

@@ -56,8 +56,10 @@ type IngestSettings struct {
 	MaxBody     int64         // bytes of a webhook that are read; 1 MiB
 	AppendLimit time.Duration // for storing one webhook, of the 30 s a gateway waits; 10 s
 	RetryAfter  time.Duration // told to the gateway when nothing was stored; 5 s
-	Logger      zerolog.Logger
-	Metrics     *Metrics
+	// Control records the opt-ins that contacts write to the shared number; nil records none.
+	Control control.Appender
+	Logger  zerolog.Logger
+	Metrics *Metrics
 }
 
 // Ingest is the handler of gateways' webhooks, for POST /receipts/{token} and POST /receipts/{token}/{event}.
@@ -127,7 +129,10 @@ func (in *Ingest) receive(w http.ResponseWriter, r *http.Request) {
 		in.unavailable(w, instance.ID, fmt.Errorf("read webhook: %w", err))
 		return
 	}
-	result, err := in.store(ctx, instance, events.PartitionOf(instance.ID, partitions), raw, received)
+	result, err := in.optIn(ctx, instance, raw, received)
+	if result == "" && err == nil {
+		result, err = in.store(ctx, instance, events.PartitionOf(instance.ID, partitions), raw, received)
+	}
 	if err != nil {
 		in.unavailable(w, instance.ID, err)
 		return

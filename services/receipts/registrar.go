@@ -17,9 +17,14 @@ import (
 	"pilotstatus.dev/services/control"
 )
 
-// Subscribed are the gateway's events that we want. SEND_MESSAGE is none of them: it repeats texts and tells nothing new.
-func Subscribed() []string {
-	return []string{"MESSAGES_UPDATE", "CONNECTION_UPDATE", "STATUS_INSTANCE", "LOGOUT_INSTANCE"}
+// Subscribed are the gateway's events that we want of an instance. SEND_MESSAGE is none of them: it repeats texts and tells nothing
+// new. What contacts write is wanted of the shared number only, for their opt-ins.
+func Subscribed(in events.Instance) []string {
+	wanted := []string{"MESSAGES_UPDATE", "CONNECTION_UPDATE", "STATUS_INSTANCE", "LOGOUT_INSTANCE"}
+	if in.Shared {
+		wanted = append(wanted, "MESSAGES_UPSERT")
+	}
+	return wanted
 }
 
 // Webhooks sets the webhook of an instance at its gateway.
@@ -163,7 +168,7 @@ func (r *Registrar) register(ctx context.Context, in events.Instance) bool {
 	ingress, err := r.ingresses.Ingress(ctx, in)
 	if err == nil {
 		err = r.webhooks.SetWebhook(ctx, in, evolution.Webhook{
-			URL: r.settings.BaseURL + Path + ingress.Token, Headers: map[string]string{SecretHeader: ingress.Secret}, Events: Subscribed(),
+			URL: r.settings.BaseURL + Path + ingress.Token, Headers: map[string]string{SecretHeader: ingress.Secret}, Events: Subscribed(in),
 		})
 	}
 	if err != nil && ctx.Err() == nil {

@@ -175,8 +175,19 @@ func (p *plane) define(kind, id string, body any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seq++
+	p.take(p.seq, kind, id, body)
+}
+
+// defineAt takes an event in that CONTROL really holds.
+func (p *plane) defineAt(seq uint64, kind, id string, body any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.take(seq, kind, id, body)
+}
+
+func (p *plane) take(seq uint64, kind, id string, body any) {
 	p.c.Apply(events.Recorded{
-		Event: events.Event{Address: events.ControlSubject(kind, id), Body: body}, Known: true, Position: events.Position{Sequence: p.seq},
+		Event: events.Event{Address: events.ControlSubject(kind, id), Body: body}, Known: true, Position: events.Position{Sequence: seq},
 	})
 	select {
 	case p.changed <- struct{}{}:

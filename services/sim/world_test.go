@@ -66,7 +66,7 @@ var deployment = topology.Deployment{Partitions: partitions, Replicas: 1}
 // newWorld starts the parts that live for the whole run.
 func newWorld(t *testing.T, p plan, dir string, logger zerolog.Logger) (*world, error) {
 	w := &world{t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork(), dir: dir, host: &logHost{open: map[*hostConn]struct{}{}}, wires: map[string]*wire{}}
-	w.rec.rec = recording{Seed: p.Seed, Began: time.Now(), Faults: map[string]int{}}
+	w.rec.rec = recording{Seed: p.Seed, Began: time.Now(), Faults: map[string]int{}, Clocks: map[string]time.Duration{}}
 	for _, name := range processes {
 		w.wires[name] = newWire(w, name)
 	}
@@ -211,7 +211,7 @@ func (w *world) instance(ctx context.Context, n int) (events.Instance, error) {
 		Name: id, Number: fmt.Sprintf("551190000%04d", n), Missing: missingNumbers(),
 		Webhook: &evolutionsim.Webhook{
 			URL: "http://ingest" + receipts.Path + ingress.Token, Headers: map[string]string{receipts.SecretHeader: ingress.Secret},
-			Enabled: true, Events: receipts.Subscribed(),
+			Enabled: true, Events: receipts.Subscribed(events.Instance{}),
 		},
 	})
 	if err != nil {
