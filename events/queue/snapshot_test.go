@@ -75,7 +75,8 @@ func (q *Queue) same(o *Queue) bool {
 	return bytes.Equal(strip(q), strip(o))
 }
 
-// Bytes that were cut, or whose version is another, are no state; any bytes are read or refused, never more.
+// Bytes that were cut, or whose version is another, are no state; any bytes are read or refused, never more. What is read is a
+// state like any other: it is written as it is, and answers.
 func FuzzDecodeState(f *testing.F) {
 	p := newTape()
 	p.queued(msg{id: "msg_0123456789abcdef0123456789abcdef", deliverAt: after(10.0000001)})
@@ -88,14 +89,31 @@ func FuzzDecodeState(f *testing.F) {
 	state := p.queue(DefaultRules()).AppendState(nil)
 	f.Add(state)
 	f.Add(state[:len(state)/2])
+	f.Add(pendingTape(5).queue(DefaultRules()).AppendState(nil))
 	f.Add(append([]byte{StateVersion + 1}, state[1:]...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := DecodeState(b, DefaultRules())
 		if err != nil && !errors.Is(err, ErrState) {
 			t.Fatal(err)
 		}
-		if err == nil {
-			q.AppendState(nil)
+		if err != nil {
+			return
+		}
+		again := q.AppendState(nil)
+		o, err := DecodeState(again, DefaultRules())
+		if err != nil {
+			t.Fatalf("what was read is written so that it cannot be read: %v", err)
+		}
+		if !bytes.Equal(again, o.AppendState(nil)) {
+			t.Error("what was read changes when it is written and read once more")
+		}
+		for _, now := range []time.Time{{}, time.Unix(1_800_000_000, 0)} { // answers, whatever they are
+			o.Next(now)
+			o.Wake(now)
+			o.Held(now)
+			o.Closes(now, 10)
+			o.Pending()
+			o.NewestBound()
 		}
 	})
 }
