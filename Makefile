@@ -22,6 +22,8 @@ FUZZTIME ?= 20s
 SEEDS ?= 1
 # How often powercut cuts.
 CUTS ?= 6
+# Events of the log that bench-log works on.
+EVENTS ?= 1000000
 # Arguments passed on to bin/pilot by demo, up and bench, and to bin/powercut.
 ARGS ?=
 
@@ -30,7 +32,7 @@ each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$
 	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
-	fuzz-seeds fuzz cover model sim demo up bench teeth crash powercut tools tools-nats ci clean
+	fuzz-seeds fuzz cover model sim demo up bench bench-log teeth crash powercut tools tools-nats ci clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,8 +103,11 @@ demo: build ## A finished story in a minute: free ports, simulated gateway and r
 up: build ## Run all roles with demo data on 8080 and 4222, until Ctrl-C
 	bin/pilot up --demo --context-file --log-format console $(ARGS)
 
-bench: build ## Measure this machine
+bench: build ## Measure this machine: acceptance, latency, delivery (a minute)
 	bin/pilot bench $(ARGS)
+
+bench-log: build ## Measure on a log of EVENTS events (a million): start, rebuild, audit; and a thousand instances (minutes, 4 GB of disk)
+	bin/pilot bench --figures thousand,start,rebuild,audit --events $(EVENTS) $(ARGS)
 
 crash: build ## Kill and stop real processes at every failpoint, SEEDS times
 	bin/pilot crash --seeds $(SEEDS) $(ARGS)

@@ -25,12 +25,7 @@ import (
 	"pilotstatus.dev/projections/schema"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		os.Exit(child())
-	}
-	pgtest.Main(m)
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // project makes the views of a world, as a running projector would.
 func project(t testing.TB, w *streamtest.World) *pgxpool.Pool {
