@@ -12,8 +12,10 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/events/idempotency"
 	"pilotstatus.dev/events/recipient"
 	"pilotstatus.dev/events/template"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // acceptor decides whether a message is accepted, and appends it.
@@ -28,6 +30,7 @@ type acceptor struct {
 	maxBehind time.Duration
 	maxDepth  int
 	timeout   time.Duration // of sealing and appending together
+	repeats   repeats
 }
 
 // submission is one request to send.
@@ -36,10 +39,17 @@ type submission struct {
 	body    []byte
 	bodyErr error // why the body could not be read, judged in its turn
 	trace   string
+	path    string // of the route
+	key     string // idempotency key; empty for none
+	keyRule string // what is wrong with it
+	item    string // which of several in one request
 }
 
 // accepted is a message on disk in the log.
 type accepted struct {
+	id       string
+	response QueuedMessage
+	replayed bool // it was accepted before; the fields below are then not known
 	event    events.Event
 	queued   *events.MessageQueued
 	lane     events.Lane
@@ -58,26 +68,41 @@ type draft struct {
 	instance   events.Instance
 	own        bool // the instance is the tenant's own
 	partitions int
+
+	fingerprint string
+	slot        slotted
 }
 
-// accept runs the rules of a send in their documented order (docs/reference/api.md, Order of rules) and appends. The key
-// and its scope were judged before. Nothing is appended when a rule refuses.
+// accept runs the rules of a send in their documented order (docs/reference/api.md, Order of rules) and appends. The key,
+// its scope and its burst limit were judged before. Nothing is appended when a rule refuses.
 func (a *acceptor) accept(ctx context.Context, s submission) (accepted, error) {
-	d := draft{now: a.now().UTC().Truncate(time.Millisecond)}
-	for _, rule := range []func(*draft, submission) error{
-		a.fresh,
-		a.approved,
-		a.body,
-		a.destination,
-		a.templates,
-		a.instance,
-		a.ownNumber,
-	} {
-		if err := rule(&d, s); err != nil {
-			return accepted{}, err
-		}
+	d, before, err := a.judge(ctx, s)
+	switch {
+	case err != nil:
+		return accepted{}, err
+	case before != nil:
+		return *before, nil
 	}
 	return a.append(ctx, d, s)
+}
+
+// judge runs the rules. The answer is not nil when the request was made before: nothing is left to do.
+func (a *acceptor) judge(ctx context.Context, s submission) (draft, *accepted, error) {
+	d := draft{now: a.now().UTC().Truncate(time.Millisecond)}
+	for _, rule := range []func(*draft, submission) error{a.fresh, a.approved, a.body} {
+		if err := rule(&d, s); err != nil {
+			return d, nil, err
+		}
+	}
+	if before, err := a.repeated(ctx, &d, s); before != nil || err != nil {
+		return d, before, err
+	}
+	for _, rule := range []func(*draft, submission) error{a.inTime, a.destination, a.templates, a.instance, a.ownNumber} {
+		if err := rule(&d, s); err != nil {
+			return d, nil, err
+		}
+	}
+	return d, nil, nil
 }
 
 // fresh refuses to decide on a catalog that may lack a revocation or an approval.
@@ -99,8 +124,35 @@ func (a *acceptor) body(d *draft, s submission) (err error) {
 	if s.bodyErr != nil {
 		return s.bodyErr
 	}
-	d.order, err = decodeSend(s.body, a.maxDepth, d.now)
-	return err
+	var f faults
+	d.order, f = readSend(s.body, a.maxDepth, d.now)
+	if s.keyRule != "" {
+		f.add(idempotency.Header, s.keyRule)
+	}
+	if len(f) > 0 {
+		return faultsError(f)
+	}
+	if err := d.order.unsupported(); err != nil {
+		return err
+	}
+	// Without a key it is the same API key that makes it the same request, whatever the route.
+	scope := []string{"key", s.caller.Key.ID}
+	if s.key != "" {
+		scope = []string{"project", s.caller.Key.ProjectID}
+	}
+	if d.fingerprint, err = idempotency.Fingerprint(scope, d.order.members); err != nil {
+		return internal(err)
+	}
+	return nil
+}
+
+// inTime refuses a window that is over. It goes after the look-up: a repeat may come later than the window of the first
+// request, and is answered as that was.
+func (a *acceptor) inTime(d *draft, _ submission) error {
+	if len(d.order.late) > 0 {
+		return faultsError(d.order.late)
+	}
+	return nil
 }
 
 func (a *acceptor) destination(d *draft, _ submission) (err error) {
@@ -238,16 +290,34 @@ func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted,
 		Address: events.QueuedSubject(p, m.lane),
 		Body:    m.queued,
 	}
-	sequence, err := a.log.Append(ctx, m.event)
-	switch events.CodeOf(err) {
-	case "":
-		m.position = events.Position{Partition: p, Sequence: sequence}
-		return m, nil
-	case events.CodeMalformed, events.CodeInvalidSubject:
-		return accepted{}, internal(err)
-	default:
-		return accepted{}, unavailable(err, "It is not known whether the message was accepted; try again.")
+	m.id, m.response = id, queuedMessage(m.event, m.queued)
+	return a.put(ctx, d, m)
+}
+
+// put claims the request's key, appends, and marks the claim.
+func (a *acceptor) put(ctx context.Context, d draft, m accepted) (accepted, error) {
+	claim, faster, err := a.claim(ctx, &d, m)
+	switch {
+	case err != nil:
+		return accepted{}, err
+	case faster != nil:
+		return *faster, nil
 	}
+	sequence, err := a.log.Append(ctx, m.event)
+	if err == nil {
+		failpoint.Hit("api.before_answer")
+		m.position = events.Position{Partition: events.PartitionOf(m.lane.Instance, d.partitions), Sequence: sequence}
+		a.done(ctx, d.slot, claim)
+		return m, nil
+	}
+	err = appendError(err)
+	switch {
+	case events.CodeOf(err) != events.CodeUnavailable:
+		a.released(ctx, d.slot)
+	case d.slot.name == "":
+		a.keep(ctx, claim)
+	}
+	return accepted{}, err
 }
 
 func (a *acceptor) seal(ctx context.Context, d draft, s submission, id string) (events.Sealed, error) {

@@ -8,6 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/events/idempotency"
 )
 
 // Config settings of the API. A zero field means its default.
@@ -20,6 +22,9 @@ type Config struct {
 	BodyTimeout   time.Duration // until a body has arrived; default 5 s
 	MaxBehind     time.Duration // of the catalog, above it nothing is accepted; default 5 s
 	AcceptTimeout time.Duration // of sealing and appending together; default 20 s, as clients give up after 20-30 s
+	ClaimWait     time.Duration // age of a pending claim from which a repeat resolves it; default 10 s
+	ClaimReappend time.Duration // age of a pending claim from which it is looked for, not appended; default 9 min
+	SettleTimeout time.Duration // of what is written behind an append; default 2 s
 	ReadTimeout   time.Duration // of reading the views; default 5 s
 	Young         time.Duration // age of an id under which a miss waits for the view; default 10 s
 	ViewWait      time.Duration // how long it waits; default 2 s
@@ -45,6 +50,9 @@ func (c Config) withDefaults() Config {
 	set(&c.BodyTimeout, 5*time.Second)
 	set(&c.MaxBehind, 5*time.Second)
 	set(&c.AcceptTimeout, 20*time.Second)
+	set(&c.ClaimWait, idempotency.DefaultRules().Wait)
+	set(&c.ClaimReappend, idempotency.DefaultRules().Reappend)
+	set(&c.SettleTimeout, 2*time.Second)
 	set(&c.ReadTimeout, 5*time.Second)
 	set(&c.Young, 10*time.Second)
 	set(&c.ViewWait, 2*time.Second)
@@ -67,7 +75,8 @@ type API struct {
 // New builds the API. It panics when a required port is missing: that is a programming error.
 func New(cfg Config, ports Ports) *API {
 	if ports.Catalog == nil || ports.Log == nil || ports.Keyring == nil || ports.Hasher == nil || ports.AAD == nil ||
-		ports.Views == nil || ports.Heads == nil || ports.Records == nil || ports.Fence == nil || ports.Finder == nil {
+		ports.Views == nil || ports.Heads == nil || ports.Records == nil || ports.Fence == nil || ports.Finder == nil ||
+		ports.Claims == nil || ports.Recall == nil {
 		panic("api: a required port is missing")
 	}
 	if ports.Now == nil {
@@ -80,6 +89,10 @@ func New(cfg Config, ports Ports) *API {
 	a.acceptor = &acceptor{
 		catalog: ports.Catalog, log: ports.Log, keyring: ports.Keyring, hasher: ports.Hasher, aad: ports.AAD,
 		now: ports.Now, newID: ports.NewID, maxBehind: a.cfg.MaxBehind, maxDepth: a.cfg.BodyDepth, timeout: a.cfg.AcceptTimeout,
+		repeats: repeats{
+			claims: ports.Claims, recall: ports.Recall, finder: ports.Finder, settle: a.cfg.SettleTimeout,
+			rules: idempotency.Rules{Wait: a.cfg.ClaimWait, Reappend: a.cfg.ClaimReappend},
+		},
 	}
 	a.canceler = &canceler{
 		catalog: ports.Catalog, records: ports.Records, fence: ports.Fence, finder: ports.Finder, views: ports.Views, catchUp: a.catchUp,

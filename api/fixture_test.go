@@ -142,6 +142,8 @@ type fixture struct {
 	records fakeRecords
 	fence   *fakeFence
 	finder  fakeFinder
+	claims  *fakeClaims
+	recall  *fakeRecall
 	checks  []Check
 	cfg     Config
 	now     time.Time
@@ -189,6 +191,7 @@ func newFixture(t *testing.T) *fixture {
 	f.finder = func(events.Partition, time.Time, time.Time, []string) (map[string]events.Recorded, error) {
 		return nil, nil
 	}
+	f.claims, f.recall = &fakeClaims{}, &fakeRecall{}
 	return f
 }
 
@@ -199,7 +202,7 @@ func (f *fixture) start() *fixture {
 	f.t.Helper()
 	a := New(f.cfg, Ports{
 		Catalog: f.catalog, Log: f.log, Keyring: f.keyring, Hasher: f.hasher, Views: f.views, Heads: f.heads, Checks: f.checks,
-		Records: f.records, Fence: f.fence, Finder: f.finder,
+		Records: f.records, Fence: f.fence, Finder: f.finder, Claims: f.claims, Recall: f.recall,
 		AAD: func(tenant, entity, field string) []byte { return []byte(tenant + "/" + entity + "/" + field) },
 		Now: func() time.Time { return f.now },
 		NewID: func() uuid.UUID {

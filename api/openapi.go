@@ -53,7 +53,7 @@ func (a *API) problemResponses(codes ...events.Code) map[string]*huma.Response {
 		switch status {
 		case http.StatusUnauthorized:
 			r.Headers = map[string]*huma.Param{"WWW-Authenticate": {Schema: text}}
-		case http.StatusServiceUnavailable:
+		case http.StatusServiceUnavailable, http.StatusConflict:
 			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: text, Description: "Whole seconds."}}
 		}
 		out[strconv.Itoa(status)] = r

@@ -105,6 +105,8 @@ type Ports struct {
 	Records Records
 	Fence   Fence
 	Finder  Finder
+	Claims  Claims
+	Recall  Recall
 	Checks  []Check
 	Now     func() time.Time
 	NewID   func() uuid.UUID // UUIDv7

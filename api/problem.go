@@ -49,6 +49,8 @@ var problems = map[events.Code]kind{
 	events.CodeNotFound:           {http.StatusNotFound, "Not found"},
 	CodeMethodNotAllowed:          {http.StatusMethodNotAllowed, "Method not allowed"},
 	CodeRequestTimeout:            {http.StatusRequestTimeout, "Request body too slow"},
+	CodeInProgress:                {http.StatusConflict, "The first request is not answered yet"},
+	CodeKeyReused:                 {http.StatusUnprocessableEntity, "Idempotency-Key used for another request"},
 	events.CodeTooLarge:           {http.StatusRequestEntityTooLarge, "Request body too large"},
 	events.CodeNoInstance:         {http.StatusInternalServerError, "No instance configured"},
 	events.CodeInternal:           {http.StatusInternalServerError, "Internal error"},
@@ -155,6 +157,9 @@ func problemOf(ctx context.Context, err error) *Problem {
 		p.header.Set("WWW-Authenticate", `ApiKey realm="pilot"`)
 	case http.StatusServiceUnavailable:
 		p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(req.retryAfter.Seconds())))))
+	}
+	if code == CodeInProgress { // most requests end in milliseconds
+		p.header.Set("Retry-After", "1")
 	}
 	return p
 }

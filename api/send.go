@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"pilotstatus.dev/events"
-	"pilotstatus.dev/infra/failpoint"
+	"pilotstatus.dev/events/idempotency"
 )
 
 // QueuedMessage is the body of a 202.
@@ -30,10 +30,13 @@ type QueuedMessage struct {
 
 // sendInput takes the body as it comes: what is wrong with it is said after the rules that go before it.
 type sendInput struct {
-	TraceParent string `header:"traceparent" doc:"W3C trace context; ignored when invalid."`
+	TraceParent    string `header:"traceparent" doc:"W3C trace context; ignored when invalid."`
+	IdempotencyKey string `header:"Idempotency-Key" example:"\"8e03978e-40d5-43dd-bc93-6894a57f9324\"" doc:"Names this request for its repeats, quoted (RFC 8941) or bare, at most 255 printable ASCII characters; best a UUID. Kept 7 days."`
 
-	body []byte
-	err  error
+	body    []byte
+	err     error
+	key     string
+	keyRule string
 }
 
 // Resolve reads the body.
@@ -41,10 +44,15 @@ func (in *sendInput) Resolve(ctx huma.Context) []error {
 	r, w := humago.Unwrap(ctx)
 	limits, _ := ctx.Operation().Metadata[limitsKey].(bodyLimits)
 	in.body, in.err = limits.read(w, r)
+	key, rule := idempotency.ParseKey(r.Header.Values(idempotency.Header))
+	in.key, in.keyRule = key, string(rule)
 	return nil
 }
 
-const limitsKey = "limits"
+const (
+	sendPath  = "/v1/messages/send"
+	limitsKey = "limits"
+)
 
 type bodyLimits struct {
 	size    int64
@@ -71,21 +79,23 @@ func (l bodyLimits) read(w http.ResponseWriter, r *http.Request) ([]byte, error)
 
 type sendOutput struct {
 	Location string `header:"Location" doc:"Where to read the message."`
+	Replayed string `header:"Idempotent-Replayed" enum:"true" doc:"There when the message was accepted before, by the request that this one repeats."`
 	Body     QueuedMessage
 }
 
 func (a *API) registerSend() {
 	op := huma.Operation{
-		OperationID: "sendMessage", Method: http.MethodPost, Path: "/v1/messages/send", DefaultStatus: http.StatusAccepted,
+		OperationID: "sendMessage", Method: http.MethodPost, Path: sendPath, DefaultStatus: http.StatusAccepted,
 		Summary: "Send a message", Tags: []string{"messages"}, Security: keySecurity(),
 		Description: "A 202 means that the message is on disk. It ends in exactly one final status. Unknown fields are ignored. " +
-			"After a 503 it may not be known whether the message was accepted.",
+			"After a 503 it may not be known whether the message was accepted: the same request again, with the same Idempotency-Key or " +
+			"within 10 minutes with none, finds it.",
 		Metadata: map[string]any{limitsKey: bodyLimits{size: a.cfg.BodyLimit, timeout: a.cfg.BodyTimeout}},
 		Responses: a.problemResponses(
 			events.CodeValidation, events.CodeMissingVariables, events.CodeInvalidVariable, CodeGroupNotSupported,
-			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized, CodeTenantSuspended,
-			CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
-			events.CodeNotApproved, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
+			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized,
+			CodeTenantSuspended, CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
+			events.CodeNotApproved, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
 			events.CodeUnavailable),
 	}
 	huma.Register(a.huma, op, a.send)
@@ -95,24 +105,35 @@ func (a *API) registerSend() {
 func (a *API) send(ctx context.Context, in *sendInput) (*sendOutput, error) {
 	begun := time.Now()
 	caller, _ := ctx.Value(callerKey{}).(Caller)
-	m, err := a.acceptor.accept(ctx, submission{caller: caller, body: in.body, bodyErr: in.err, trace: traceParent(in.TraceParent)})
+	m, err := a.acceptor.accept(ctx, submission{
+		caller: caller, body: in.body, bodyErr: in.err, trace: traceParent(in.TraceParent), path: sendPath, key: in.key, keyRule: in.keyRule,
+	})
 	if err != nil {
 		return nil, err
 	}
-	failpoint.Hit("api.before_answer")
 	a.logAccepted(ctx, caller, m, time.Since(begun))
-	return &sendOutput{
-		Location: "/v1/messages/" + m.event.ID,
-		Body: QueuedMessage{
-			ID: m.event.ID, CorrelationID: m.queued.CorrelationID, Status: string(events.StatusQueued),
-			CreatedAt: stamp(m.event.Time), Origin: m.queued.Origin, SourceNumber: m.queued.SourceNumber,
-			DeliverUntil: stamp(m.event.DeliverUntil),
-		},
-	}, nil
+	out := &sendOutput{Location: "/v1/messages/" + m.id, Body: m.response}
+	if m.replayed {
+		out.Replayed = "true"
+	}
+	return out, nil
+}
+
+// queuedMessage is the answer to an acceptance.
+func queuedMessage(e events.Event, q *events.MessageQueued) QueuedMessage {
+	return QueuedMessage{
+		ID: e.ID, CorrelationID: q.CorrelationID, Status: string(events.StatusQueued), CreatedAt: stamp(e.Time), Origin: q.Origin,
+		SourceNumber: q.SourceNumber, DeliverUntil: stamp(e.DeliverUntil),
+	}
 }
 
 // logAccepted writes the one line of an acceptance: everything that is known of it and personal to nobody.
 func (a *API) logAccepted(ctx context.Context, c Caller, m accepted, elapsed time.Duration) {
+	if m.replayed {
+		a.cfg.Log.Info().Str("request_id", requestOf(ctx).id).Str("message_id", m.id).Str("tenant", c.Key.TenantID).
+			Str("key_id", c.Key.ID).Dur("elapsed_ms", elapsed).Msg("acceptance replayed")
+		return
+	}
 	a.cfg.Log.Info().
 		Str("request_id", requestOf(ctx).id).Str("message_id", m.event.ID).Str("correlation_id", m.queued.CorrelationID).
 		Str("trace_parent", m.event.TraceParent).

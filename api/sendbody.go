@@ -23,6 +23,7 @@ const (
 	ruleExactlyOne   = "exactly_one"          // of several fields, not one but none or more is given
 	ruleOnlyWithText = "only_with_text"       // belongs to free text
 	ruleUnknownValue = "unknown_value"        // none of the values of this field
+	ruleUnknownField = "unknown_field"        // there is no such field
 	ruleDateTime     = "date_time"            // no ISO 8601 time with zone
 	ruleTooFar       = "too_far"              // beyond the horizon
 	ruleNotFuture    = "not_in_future"        // already over
@@ -70,6 +71,9 @@ type sendOrder struct {
 	content      template.Content // of free text
 	deliverAt    time.Time        // zero: now
 	deliverUntil time.Time        // zero: by category
+
+	members map[string]json.RawMessage // what was given and read: null and the empty string are absent
+	late    faults                     // faults that the body had not when it was written: its window is over
 }
 
 func (o sendOrder) freeText() bool { return o.TemplateID == "" }
@@ -93,11 +97,11 @@ func faultsError(f []events.FieldError) error {
 	return events.Errorf(events.CodeValidation, "%s", text).WithDetails("errors", append([]events.FieldError{}, f...))
 }
 
-// decodeSend reads a body as of now and finds all its faults at once.
-func decodeSend(raw []byte, maxDepth int, now time.Time) (sendOrder, error) {
+// readSend reads a body as of now and finds all its faults at once.
+func readSend(raw []byte, maxDepth int, now time.Time) (sendOrder, faults) {
 	members, rule := object(raw, maxDepth)
 	if rule != "" {
-		return sendOrder{}, faultsError(faults{{Field: "body", Rule: rule}})
+		return sendOrder{}, faults{{Field: "body", Rule: rule}}
 	}
 	var o sendOrder
 	f := o.read(members)
@@ -106,9 +110,9 @@ func decodeSend(raw []byte, maxDepth int, now time.Time) (sendOrder, error) {
 	o.checkWindow(&f, now)
 	o.checkLabels(&f)
 	if len(f) > 0 {
-		return sendOrder{}, faultsError(f)
+		f = append(f, o.late...)
 	}
-	return o, o.unsupported()
+	return o, f
 }
 
 // loneSurrogate reports an escape that is half of a character: the decoder would silently put another in its place.
@@ -187,6 +191,7 @@ func depth(raw []byte) int {
 // read fills the request from the members it knows; the others are ignored.
 func (o *sendOrder) read(members map[string]json.RawMessage) faults {
 	var f faults
+	o.members = map[string]json.RawMessage{}
 	for _, m := range []struct {
 		name string
 		into any
@@ -215,6 +220,7 @@ func (o *sendOrder) read(members map[string]json.RawMessage) faults {
 		if !given || string(raw) == "null" || string(raw) == `""` {
 			continue
 		}
+		o.members[m.name] = raw
 		if err := json.Unmarshal(raw, m.into); err != nil {
 			f.add(m.name, ruleWrongType)
 		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,7 +74,7 @@ func TestDecodeSendFaults(t *testing.T) {
 		`{` + to + `,"templateId":"a","labels":["a"," ","` + long + `"]}`:                                            {"labels[1] required", "labels[2] too_long"},
 		`{` + to + `,"templateId":"a","labels":[` + strings.Repeat(`"a",`, MaxLabels) + `"a"]}`:                      {"labels too_many"},
 	} {
-		_, err := decodeSend([]byte(body), 32, clock)
+		_, err := decodeOrder([]byte(body), 32, clock)
 		if diff := cmp.Diff(want, faultsOf(t, err)); diff != "" {
 			t.Errorf("%.120s:\n%s", body, diff)
 		}
@@ -91,7 +92,7 @@ func TestDecodeSendNotBuilt(t *testing.T) {
 		`{` + to + `,"media":"https://x/y.png","mediaType":"image"}`: CodeMediaNotSupported,
 		`{` + to + `,"media":"https://x/y.png","templateId":"a"}`:    CodeMediaNotSupported,
 	} {
-		if _, err := decodeSend([]byte(body), 32, clock); events.CodeOf(err) != want {
+		if _, err := decodeOrder([]byte(body), 32, clock); events.CodeOf(err) != want {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -127,7 +128,7 @@ func FuzzDecodeSend(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		o, err := decodeSend(raw, 32, clock)
+		o, err := decodeOrder(raw, 32, clock)
 		if err == nil {
 			until := o.until(events.OTP, clock)
 			if !until.After(clock) || until.Sub(clock) > events.MaxHorizon+events.MaxWindow || o.DestinationNumber == "" ||
@@ -144,4 +145,13 @@ func FuzzDecodeSend(f *testing.F) {
 			t.Errorf("repeats its input: %s", p)
 		}
 	})
+}
+
+// decodeOrder reads a body and gives its first refusal as a send would.
+func decodeOrder(raw []byte, maxDepth int, now time.Time) (sendOrder, error) {
+	o, f := readSend(raw, maxDepth, now)
+	if f = append(f, o.late...); len(f) > 0 {
+		return o, faultsError(f)
+	}
+	return o, o.unsupported()
 }

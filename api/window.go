@@ -41,7 +41,7 @@ func (o *sendOrder) checkWindow(f *faults, now time.Time) {
 	o.deliverUntil = until
 	switch {
 	case !until.After(now):
-		f.add("deliverUntil", ruleNotFuture)
+		o.late.add("deliverUntil", ruleNotFuture)
 	case !until.After(from):
 		f.add("deliverUntil", ruleNotAfter)
 	case until.After(from.Add(events.MaxWindow)):

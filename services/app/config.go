@@ -57,6 +57,7 @@ type Config struct {
 	AllowLoopbackEndpoints bool `name:"allow-loopback-endpoints" help:"Let customer webhooks go to loopback addresses and plain http (demo and tests)." env:"PILOT_ALLOW_LOOPBACK_ENDPOINTS"`
 
 	AcceptLimit    time.Duration   `help:"How long a send waits for the log before it is answered 503." default:"20s" env:"PILOT_ACCEPT_LIMIT"`
+	ClaimWait      time.Duration   `help:"Age of an Idempotency-Key whose request has no result, from which a repeat resolves it; before, it is answered 409." default:"10s" env:"PILOT_CLAIM_WAIT"`
 	IntentBudget   time.Duration   `help:"Age of an intent after which it is no longer called." default:"2s" env:"PILOT_INTENT_BUDGET"`
 	SendLimit      time.Duration   `help:"Limit of a send, counted from its intent." default:"15s" env:"PILOT_SEND_LIMIT"`
 	NumberLimit    time.Duration   `help:"Limit of a number check." default:"10s" env:"PILOT_NUMBER_LIMIT"`
@@ -145,7 +146,7 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Str("postgres_url", secret(c.PostgresURL)).Int("postgres_port", c.PostgresPort).Str("schema", c.Schema).
 		Str("http_addr", c.HTTPAddr).Str("ingest_addr", c.IngestAddr).Str("ingest_url", c.IngestURL).Str("metrics_addr", c.MetricsAddr).
 		Str("master_key_file", c.MasterKeyPath()).Bool("allow_loopback_endpoints", c.AllowLoopbackEndpoints).
-		Stringer("accept_limit", c.AcceptLimit).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
+		Stringer("accept_limit", c.AcceptLimit).Stringer("claim_wait", c.ClaimWait).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
 		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Stringer("receipts_grace", c.ReceiptsGrace).

@@ -12,6 +12,7 @@ import (
 	"pilotstatus.dev/api"
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/infra/snapshots"
@@ -127,11 +128,13 @@ func startAPI(ctx context.Context, a *App) error {
 		return err
 	}
 	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
+	claims := eventlog.NewClaims(log, a.p.deployment)
 	fence := apiFence{log, &a.appends, a.guard}
-	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite}, api.Ports{
+	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite, ClaimWait: a.p.cfg.ClaimWait}, api.Ports{
 		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
 		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
 		Records: apiViews{a.views()}, Fence: fence, Finder: fence,
+		Claims: apiClaims{claims}, Recall: a.recall(ctx, claims),
 	})
 	a.urls.API, err = a.serve(ctx, "http", a.p.cfg.HTTPAddr, h)
 	return err
