@@ -14,6 +14,7 @@ const (
 	TypeDispatchDisproved = "dispatch.disproved.v1"
 	TypeDispatchClosed    = "dispatch.closed.v1"
 	TypeDispatchRestored  = "dispatch.restored.v1"
+	TypeDispatchSkipped   = "dispatch.skipped.v1"
 )
 
 // ErrorCode says why a message FAILED; customers see it as errorCode (docs/reference/errors.md).
@@ -137,14 +138,22 @@ type DispatchRestored struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// DispatchSkipped is an operator's word that the fenced event at a sequence, which cannot be read, means nothing: it holds the
+// instance no longer. What can be read is not affected.
+type DispatchSkipped struct {
+	Sequence uint64 `json:"sequence"`
+	By       string `json:"by"`
+	Reason   string `json:"reason"`
+}
+
 func dispatchSpecs() []Spec {
 	fenced := func(name string, mk func() any) Spec {
 		return Spec{Name: "dispatch." + name, Version: 1, Fenced: true, New: mk}
 	}
 	deferred := fenced("deferred", func() any { return new(DispatchDeferred) })
 	deferred.Called = true
-	// Whether an attempt counts, which messages a closed event ends, the code of a late refusal, and how far a restored log
-	// reached are in the body only.
+	// Whether an attempt counts, which messages a closed event ends, the code of a late refusal, how far a restored log reached,
+	// and what is skipped are in the body only.
 	deferred.NeedsBody = func(Envelope) bool { return true }
 	closed := fenced("closed", func() any { return new(DispatchClosed) })
 	closed.NeedsBody = func(Envelope) bool { return true }
@@ -152,6 +161,8 @@ func dispatchSpecs() []Spec {
 	disproved.NeedsBody = func(Envelope) bool { return true }
 	restored := fenced("restored", func() any { return new(DispatchRestored) })
 	restored.NeedsBody = func(Envelope) bool { return true }
+	skipped := fenced("skipped", func() any { return new(DispatchSkipped) })
+	skipped.NeedsBody = func(Envelope) bool { return true }
 	return []Spec{
 		fenced("started", func() any { return new(DispatchStarted) }),
 		fenced("accepted", func() any { return new(DispatchAccepted) }),
@@ -163,5 +174,6 @@ func dispatchSpecs() []Spec {
 		disproved,
 		closed,
 		restored,
+		skipped,
 	}
 }

@@ -176,8 +176,8 @@ func TestOnlyEventsOutsideTheFencedGroupCarryTheDeduplicationHeader(t *testing.T
 			t.Errorf("%s: %s %q, %s %q", typ, events.HeaderMsgID, id, events.HeaderPrev, prev)
 		}
 	}
-	if fenced != 10 {
-		t.Errorf("%d fenced events, the group has 10", fenced)
+	if fenced != 11 {
+		t.Errorf("%d fenced events, the group has 11", fenced)
 	}
 }
 

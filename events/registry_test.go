@@ -191,7 +191,7 @@ func TestHeaders(t *testing.T) {
 func TestNeedsBody(t *testing.T) {
 	t.Parallel()
 	// What a fold decides with is in the headers of every fenced event but these.
-	want := []string{events.TypeDispatchClosed, events.TypeDispatchDeferred, events.TypeDispatchDisproved, events.TypeDispatchRestored}
+	want := []string{events.TypeDispatchClosed, events.TypeDispatchDeferred, events.TypeDispatchDisproved, events.TypeDispatchRestored, events.TypeDispatchSkipped}
 	var got []string
 	for typ, ev := range samples() {
 		if events.Standard.NeedsBody(events.Recorded{Event: ev}) {

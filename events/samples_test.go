@@ -83,6 +83,9 @@ func samples() map[string]events.Event {
 	fenced(events.TypeDispatchRestored, "restored",
 		&events.DispatchRestored{UpTo: 57, By: "operator-f6", Reason: "--accept-log 2:57"},
 		func(e *events.Envelope) { e.Subject, e.TenantID, e.QueuedSeq, e.Attempt = "", "", 0, 0 })
+	fenced(events.TypeDispatchSkipped, "skipped",
+		&events.DispatchSkipped{Sequence: 44, By: "operator-f6", Reason: "published by hand"},
+		func(e *events.Envelope) { e.Subject, e.TenantID, e.QueuedSeq, e.Attempt = "", "", 0, 0 })
 
 	for typ, name := range map[string]string{
 		events.TypeReceiptSent: "sent", events.TypeReceiptDelivered: "delivered", events.TypeReceiptRead: "read", events.TypeReceiptFailed: "failed",

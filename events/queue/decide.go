@@ -28,7 +28,7 @@ func (q *Queue) held(now time.Time) Hold {
 	switch {
 	case !q.ChainIntact():
 		return HoldBroken
-	case q.unreadable:
+	case q.chain.unread > 0:
 		return HoldUnreadable
 	case q.Paused():
 		return HoldPaused
@@ -127,7 +127,7 @@ func (q *Queue) MayClose(id, reason string, now time.Time) Hold {
 	switch {
 	case !q.ChainIntact():
 		return HoldBroken
-	case q.unreadable: // what it says may be a start, an acceptance or an end of this very message
+	case q.chain.unread > 0: // what it says may be a start, an acceptance or an end of this very message
 		return HoldUnreadable
 	}
 	e, ok := q.Entry(id)

@@ -16,10 +16,6 @@ type doubt struct {
 	since time.Time // when the log was accepted
 }
 
-func isRestored(rec events.Recorded) bool {
-	return events.NameOf(rec.Type) == events.NameOf(events.TypeDispatchRestored)
-}
-
 func (q *Queue) applyRestored(rec events.Recorded) {
 	seq := rec.Position.Sequence
 	upTo := seq // what is not known in full concerns all

@@ -139,6 +139,11 @@ func (p *tape) restored(upTo uint64) events.Recorded {
 	return p.dispatch("", "restored", 0, &events.DispatchRestored{UpTo: upTo, By: "test"})
 }
 
+// skipped is an operator's word to pass over what cannot be read.
+func (p *tape) skipped(seq uint64) events.Recorded {
+	return p.dispatch("", "skipped", 0, &events.DispatchSkipped{Sequence: seq, By: "test", Reason: "test"})
+}
+
 // other appends an event of any type and group.
 func (p *tape) other(group, name string) events.Recorded {
 	var r events.Recorded

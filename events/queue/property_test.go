@@ -22,6 +22,7 @@ type seen struct {
 	Ready           map[string]time.Time
 	Open, Unknown   []string
 	Ghosts, Doubts  []string
+	Unreadable      []uint64
 	Group           uint64
 	Chain           bool
 	Flags           [3]bool
@@ -41,7 +42,7 @@ func look(q *Queue, now time.Time) seen {
 	s := seen{
 		Entries: map[string]Entry{}, Summaries: map[string]message.Summary{}, Ready: map[string]time.Time{}, Starts: map[string]Hold{},
 		Ends: map[string]Hold{}, Group: q.GroupSequence(), Chain: q.ChainIntact(), Flags: [3]bool{q.Paused(), q.Parked(), q.Closed()},
-		Len: q.Len(), Wake: q.Wake(now), Quiet: q.QuietUntil(), Closes: q.Closes(now, 100), UnreadableHolds: q.held(now),
+		Len: q.Len(), Wake: q.Wake(now), Quiet: q.QuietUntil(), Closes: q.Closes(now, 100), UnreadableHolds: q.held(now), Unreadable: q.Unreadable(),
 	}
 	for _, id := range allIDs {
 		if e, ok := q.Entry(id); ok {
@@ -89,7 +90,7 @@ func anyTape(t *rapid.T) *tape {
 	for range rapid.IntRange(0, 30).Draw(t, "facts") {
 		p.now = p.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 		id, n := rapid.SampledFrom(ids).Draw(t, "id"), rapid.IntRange(1, 3).Draw(t, "attempt")
-		switch rapid.IntRange(0, 16).Draw(t, "fact") {
+		switch rapid.IntRange(0, 17).Draw(t, "fact") {
 		case 0, 1:
 			p.started(id, n)
 		case 2:
@@ -122,6 +123,8 @@ func anyTape(t *rapid.T) *tape {
 			}
 		case 16:
 			p.restored(uint64(rapid.IntRange(0, int(p.seq)).Draw(t, "up to")))
+		case 17:
+			p.skipped(uint64(rapid.IntRange(0, int(p.seq)+2).Draw(t, "skipped")))
 		}
 	}
 	return p

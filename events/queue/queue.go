@@ -2,7 +2,6 @@ package queue
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,24 +46,17 @@ func (e *Entry) ReadyAt() time.Time {
 // Category of the entry.
 func (e *Entry) Category() events.Category { return e.Lane.Class.Category() }
 
-// link is one event of the fenced group: rule R3 wants each to name the one before it.
-type link struct{ seq, prev uint64 }
-
 // Queue is the fold of one instance. Make one with New.
 type Queue struct {
 	instance string
 	rules    Rules
 	entries  map[string]*Entry
 
-	links      []link // fenced events above the floor, by sequence
-	breaks     int    // how many of links do not name the one before
-	group      uint64 // last fenced event at or below the floor
-	broken     bool   // the chain was broken at or below the floor
-	unreadable bool   // a fenced event this process cannot read
-	floor      uint64 // events up to here are folded for good
-	latest     time.Time
-	trimmed    time.Time            // latest when gateway ids were last let go
-	bound      map[string]time.Time // gateway ids of messages that left, by when
+	chain   chain
+	floor   uint64 // events up to here are folded for good
+	latest  time.Time
+	trimmed time.Time            // latest when gateway ids were last let go
+	bound   map[string]time.Time // gateway ids of messages that left, by when
 
 	opened, closed, paused, resumed, draining, parked uint64 // sequence of the newest event of each kind
 
@@ -75,7 +67,7 @@ type Queue struct {
 
 // New gives the empty queue of an instance.
 func New(instance string, rules Rules) *Queue {
-	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, ix: newIndex()}
+	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, chain: newChain(), ix: newIndex()}
 }
 
 // SetRules replaces the rules; the fold does not depend on them. What is ready or over does on some, and is sorted anew.
@@ -112,16 +104,8 @@ func (q *Queue) Apply(rec events.Recorded) {
 	case events.GroupInstance:
 		q.applyInstance(addr.Name, seq)
 	case events.GroupDispatch:
-		q.applyLink(link{seq: seq, prev: rec.Prev})
-		if !rec.Known {
-			q.unreadable = true
-			return
-		}
-		if isRestored(rec) {
-			q.applyRestored(rec)
-			return
-		}
-		q.applyFact(rec)
+		q.chain.add(link{seq: seq, prev: rec.Prev, unread: !rec.Known})
+		q.applyDispatch(rec)
 	default: // receipts and evidence decide nothing here
 	}
 }
@@ -168,36 +152,21 @@ func (q *Queue) applyInstance(name string, seq uint64) {
 	}
 }
 
-func (q *Queue) applyLink(l link) {
-	i, found := slices.BinarySearchFunc(q.links, l, func(a, b link) int {
-		switch {
-		case a.seq < b.seq:
-			return -1
-		case a.seq > b.seq:
-			return 1
-		}
-		return 0
-	})
-	if found {
+// applyDispatch takes in what an event of the fenced group says.
+func (q *Queue) applyDispatch(rec events.Recorded) {
+	if !rec.Known {
 		return
 	}
-	before := q.group
-	if i > 0 {
-		before = q.links[i-1].seq
+	switch events.NameOf(rec.Type) {
+	case events.NameOf(events.TypeDispatchRestored):
+		q.applyRestored(rec)
+	case events.NameOf(events.TypeDispatchSkipped):
+		if b, ok := rec.Body.(*events.DispatchSkipped); ok && b.Sequence < rec.Position.Sequence {
+			q.chain.skip(b.Sequence, q.floor)
+		}
+	default:
+		q.applyFact(rec)
 	}
-	q.breaks += wrong(l, before)
-	if i < len(q.links) {
-		q.breaks += wrong(q.links[i], l.seq) - wrong(q.links[i], before)
-	}
-	q.links = slices.Insert(q.links, i, l)
-}
-
-// wrong is 1 when l does not name the event before it.
-func wrong(l link, before uint64) int {
-	if l.prev != before {
-		return 1
-	}
-	return 0
 }
 
 func (q *Queue) applyFact(rec events.Recorded) {
@@ -232,19 +201,7 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 		return
 	}
 	q.floor = seq
-	n := 0
-	for _, l := range q.links {
-		if l.seq > seq {
-			break
-		}
-		if wrong(l, q.group) > 0 {
-			q.broken = true
-			q.breaks--
-		}
-		q.group = l.seq
-		n++
-	}
-	q.links = append([]link(nil), q.links[n:]...)
+	q.chain.compact(seq)
 	for _, e := range q.ix.takeSettled() {
 		if e.queued && !e.sum.Settled() { // its acceptance arrived after its facts
 			continue
@@ -314,15 +271,13 @@ func (e *Entry) Ghost() bool {
 func (e *Entry) Unbound() bool { return e.sum.Accepted && e.sum.GatewayID == "" && e.sum.End == nil }
 
 // GroupSequence is the sequence of the newest fenced event the fold has seen: the expectation of the next append (rule R1).
-func (q *Queue) GroupSequence() uint64 {
-	if n := len(q.links); n > 0 {
-		return q.links[n-1].seq
-	}
-	return q.group
-}
+func (q *Queue) GroupSequence() uint64 { return q.chain.last() }
 
-// ChainIntact reports whether each fenced event names the one before it (rule R3).
-func (q *Queue) ChainIntact() bool { return !q.broken && q.breaks == 0 }
+// ChainIntact reports whether each fenced event names the one before it (rule R3), but for those that an operator skipped.
+func (q *Queue) ChainIntact() bool { return q.chain.breaks == 0 }
+
+// Unreadable lists the fenced events that hold the instance because they cannot be read: an operator may skip each.
+func (q *Queue) Unreadable() []uint64 { return q.chain.unreadable() }
 
 // Postpone keeps a message from being chosen before until, for a reason of this process that is no event (its data key cannot
 // be read just now). It is forgotten on load.

@@ -18,15 +18,15 @@ import (
 
 // StateVersion is the version of the fold and of the bytes that AppendState writes. It changes with either: a state of
 // another version is not read, the log is folded anew.
-const StateVersion = 2
+const StateVersion = 3
 
 // ErrState says that bytes are no state of this version.
 var ErrState = errors.New("not a state of a queue of this version")
 
 // Blank reports that the queue remembers nothing: a new one answers the same.
 func (q *Queue) Blank() bool {
-	return len(q.entries)+len(q.links)+len(q.bound) == 0 && !q.broken && !q.unreadable &&
-		max(q.group, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.doubt.seq) == 0
+	return len(q.entries)+len(q.bound) == 0 && q.chain.blank() &&
+		max(q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.doubt.seq) == 0
 }
 
 // AppendState appends the state of the queue to b and gives the result. The same state gives the same bytes. Rules, postponed
@@ -39,18 +39,13 @@ func (q *Queue) AppendState(b []byte) []byte {
 	w.uint(uint64(w.base))
 	w.time(q.latest)
 	w.time(q.trimmed)
-	for _, n := range []uint64{q.floor, q.group, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked} {
+	for _, n := range []uint64{q.floor, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked} {
 		w.uint(n)
 	}
 	w.uint(q.doubt.upTo)
 	w.uint(q.doubt.seq)
 	w.time(q.doubt.since)
-	w.bools(q.broken, q.unreadable)
-	w.uint(uint64(len(q.links)))
-	for _, l := range q.links {
-		w.uint(l.seq)
-		w.uint(l.prev)
-	}
+	w.chain(&q.chain)
 	ids := make([]string, 0, len(q.bound))
 	for id := range q.bound {
 		ids = append(ids, id)
@@ -92,14 +87,11 @@ func DecodeState(b []byte, rules Rules) (*Queue, error) {
 	q := New(r.text(), rules)
 	r.base = int64(min(r.uint(), 1<<40))
 	q.latest, q.trimmed = r.time(), r.time()
-	for _, n := range []*uint64{&q.floor, &q.group, &q.opened, &q.closed, &q.paused, &q.resumed, &q.draining, &q.parked} {
+	for _, n := range []*uint64{&q.floor, &q.opened, &q.closed, &q.paused, &q.resumed, &q.draining, &q.parked} {
 		*n = r.uint()
 	}
 	q.doubt = doubt{upTo: r.uint(), seq: r.uint(), since: r.time()}
-	q.broken, q.unreadable = r.bools()
-	for range r.count(2) {
-		q.applyLink(link{seq: r.uint(), prev: r.uint()})
-	}
+	q.chain = r.chain()
 	for range r.count(2) {
 		id := r.text()
 		q.bound[id] = r.time()

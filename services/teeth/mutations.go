@@ -40,7 +40,7 @@ var mutations = []mutation{
 	},
 	{
 		without: "R3 the chain of the fenced group",
-		patches: []patch{{"events/queue/queue.go", "\tif l.prev != before {\n", "\tif l.prev != before && l.seq == 0 {\n"}},
+		patches: []patch{{"events/queue/chain.go", "fault{wrong: l.prev != before, ", "fault{wrong: l.prev != before && l.seq == 0, "}},
 		pkg:     "events/queue", test: "TestR3ABrokenChainHoldsTheInstance",
 	},
 	{
