@@ -52,6 +52,17 @@ func (l *Log) LastSequence(ctx context.Context, stream string) (uint64, error) {
 	return state.LastSeq, err
 }
 
+// Clock gives the time of the server that answers for a stream: the clock that dates its events.
+func (l *Log) Clock(ctx context.Context, stream string) (time.Time, error) {
+	ctx, cancel := l.try(ctx)
+	defer cancel()
+	s, err := l.js.Stream(ctx, stream)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask %s for the time: %w", stream, events.Errorf(events.CodeUnavailable, "the log did not answer").WithCause(err))
+	}
+	return s.CachedInfo().TimeStamp, nil
+}
+
 func (l *Log) state(ctx context.Context, stream string) (jetstream.StreamState, error) {
 	ctx, cancel := l.try(ctx)
 	defer cancel()

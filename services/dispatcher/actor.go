@@ -132,7 +132,7 @@ const maxNap = 5 * time.Second
 func (a *actor) work(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		a.disproveMine(ctx)
-		if !a.p.d.leads() {
+		if !a.p.d.leads() || a.p.skewed(a.p.d.set.Now()) {
 			clear(a.seen) // waits begin anew with a new lease
 			return maxNap
 		}
@@ -154,7 +154,7 @@ func (a *actor) work(ctx context.Context) time.Duration {
 
 // next takes the next turn, if there is one.
 func (a *actor) next() bool {
-	now := time.Now()
+	now := a.p.d.set.Now()
 	if a.p.lagging(now) || a.p.skewed(now) || now.Before(a.paceNext) {
 		return false
 	}
@@ -202,7 +202,7 @@ func (a *actor) complain(held queue.Hold) {
 }
 
 func (a *actor) nap() time.Duration {
-	now := time.Now()
+	now := a.p.d.set.Now()
 	a.mu.Lock()
 	wake := a.q.Wake(now)
 	shut := a.q.Parked() || a.q.Closed()
@@ -255,7 +255,7 @@ func (a *actor) decide(ctx context.Context, choose func(q *queue.Queue, now time
 			return errHalted
 		}
 		a.mu.Lock()
-		d := choose(a.q, time.Now())
+		d := choose(a.q, a.p.d.set.Now())
 		expected := a.q.GroupSequence()
 		a.mu.Unlock()
 		switch {

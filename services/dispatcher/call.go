@@ -22,7 +22,7 @@ type outcome struct {
 // call makes the gateway call of an intent. The HTTP limit counts from the intent.
 func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.Instance, s *intent, c content, number string) outcome {
 	j := s.job
-	limited, cancel := context.WithDeadline(ctx, s.begun.Add(a.p.d.set.CallLimit))
+	limited, cancel := context.WithTimeout(ctx, a.p.d.set.CallLimit-s.age(a.p.d.set.Now()))
 	defer cancel()
 	sending := failpoint.Wrote(limited, "dispatcher.during_post")
 	check := func() error { return a.check(j, s) }
@@ -72,7 +72,7 @@ const (
 
 // dueAt draws when the attempt after this one is due, should it be deferred.
 func (a *actor) dueAt(j job, out outcome) time.Time {
-	now := time.Now().UTC()
+	now := a.p.d.set.Now().UTC()
 	switch {
 	case out.result.Stopped != nil:
 		return now.Add(notCalledDelay)

@@ -162,7 +162,17 @@ const leaseKey = "disp.leader"
 // lead holds the lease, or waits for it.
 func (d *Dispatcher) lead(ctx context.Context) error {
 	every := d.set.LeaseTTL / 3
+	said := false
 	for ctx.Err() == nil {
+		if d.skewed() {
+			if !said {
+				d.log.Error().Msg("this machine's clock is off the log's: it does not lead")
+			}
+			said = true
+			await.Elapsed(ctx, every)
+			continue
+		}
+		said = false
 		lease, err := d.leases.Acquire(ctx, leaseKey, d.set.ID, d.set.LeaseTTL)
 		if err != nil {
 			if !errors.Is(err, eventlog.ErrLeaseHeld) {
@@ -186,7 +196,7 @@ func (d *Dispatcher) hold(ctx context.Context, lease *eventlog.Lease, every time
 	renewed := time.Now()
 	for {
 		await.Elapsed(ctx, every)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || d.skewed() {
 			free, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			if err := lease.Release(free); err != nil {

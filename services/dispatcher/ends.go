@@ -22,7 +22,7 @@ type openStart struct {
 // at once; one of another life is unknown, once no call of it can be under way any more (rule R9). Who leads no longer ends its
 // own only.
 func (a *actor) resolveOpen(ctx context.Context, own bool) {
-	now := time.Now()
+	now := a.p.d.set.Now()
 	var due []openStart
 	a.mu.Lock()
 	open := a.q.Open()

@@ -37,7 +37,7 @@ func (a *actor) event(typ, name string, m events.ClosedMessage, tenant string, a
 	return events.Event{
 		Address: events.EventSubject(a.p.n, a.id, events.GroupDispatch, name),
 		Envelope: events.Envelope{
-			ID: newID(), Type: typ, Source: source, Time: time.Now().UTC(), Subject: m.ID, TenantID: tenant,
+			ID: newID(), Type: typ, Source: source, Time: a.p.d.set.Now().UTC(), Subject: m.ID, TenantID: tenant,
 			Attempt: attempt, QueuedSeq: m.QueuedSeq,
 		},
 		Body: body,
@@ -59,7 +59,7 @@ func (a *actor) evidence(typ, name string, j job, body any) events.Event {
 func (a *actor) instanceEvent(typ, name string, body events.InstanceChanged) events.Event {
 	return events.Event{
 		Address:  events.EventSubject(a.p.n, a.id, events.GroupInstance, name),
-		Envelope: events.Envelope{ID: newID(), Type: typ, Source: source, Time: time.Now().UTC()},
+		Envelope: events.Envelope{ID: newID(), Type: typ, Source: source, Time: a.p.d.set.Now().UTC()},
 		Body:     &body,
 	}
 }

@@ -52,7 +52,7 @@ func (a *actor) lookUp(ctx context.Context) {
 	if a.pending > 0 {
 		return
 	}
-	now := time.Now()
+	now := a.p.d.set.Now()
 	due := false
 	a.mu.Lock()
 	all := a.suspects()
@@ -171,7 +171,7 @@ func (a *actor) rows(ctx context.Context, client *evolution.Client, inst events.
 	jids, complete := a.jids(ctx, client, inst, g.number)
 	for _, jid := range jids {
 		found, err := client.FindMessages(ctx, evolution.Query{
-			Instance: inst.Name, RemoteJID: jid, From: g.suspects[0].since.Add(-lookSlack), To: time.Now().Add(lookSlack),
+			Instance: inst.Name, RemoteJID: jid, From: g.suspects[0].since.Add(-lookSlack), To: a.p.d.set.Now().Add(lookSlack),
 		})
 		if err != nil {
 			return nil, false, fmt.Errorf("find messages: %w", err)
@@ -223,7 +223,7 @@ func (s suspect) same(o suspect) bool { return s.message.ID == o.message.ID && s
 
 // lookedUp sets the next look-up of each message.
 func (a *actor) lookedUp(asked []suspect) {
-	now := time.Now()
+	now := a.p.d.set.Now()
 	for _, s := range asked {
 		if l := a.lookups[s.message.ID]; l != nil && !l.next.After(now) {
 			l.asked++

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"time"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/evolution"
@@ -16,14 +15,14 @@ func (a *actor) park(ctx context.Context, v evolution.Verdict) {
 	if inst, ok := a.p.d.instance(a.id); ok && v.Scope == evolution.ScopeGateway {
 		a.p.d.gateways.park(inst.GatewayURL, a.id)
 	}
-	a.probeAt = time.Now().Add(a.p.d.set.ProbeEvery)
+	a.probeAt = a.p.d.set.Now().Add(a.p.d.set.ProbeEvery)
 	a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
 }
 
 // probe asks whether an instance that is parked, or that the gateway called closed, is connected again, and opens it when it is:
 // the word that it is may have been lost.
 func (a *actor) probe(ctx context.Context) {
-	now := time.Now()
+	now := a.p.d.set.Now()
 	a.mu.Lock()
 	parked, closed := a.q.Parked(), a.q.Closed()
 	a.mu.Unlock()

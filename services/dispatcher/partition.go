@@ -37,15 +37,6 @@ type partition struct {
 	lost  bool // the newest snapshot that was made is not in the store; belongs to watch, and to finish after it
 }
 
-// skew is how far this machine's clock was off the stream's, and when that was seen.
-type skew struct {
-	off time.Duration
-	at  time.Time
-}
-
-// skewValid is how long an observation of the clock counts: then a start is tried again.
-const skewValid = 10 * time.Second
-
 func newPartition(d *Dispatcher, n events.Partition, log *eventlog.Log) *partition {
 	p := &partition{d: d, n: n, log: log, actors: map[string]*actor{}, running: map[string]bool{}, moved: make(chan struct{})}
 	p.keep.out = make(chan snapshot, 1)
@@ -124,6 +115,7 @@ func (p *partition) tail(ctx, hard context.Context) error {
 	p.keep.cut, p.keep.doubt = cut, nil
 	p.mu.Unlock()
 	p.d.metrics.stopped.WithLabelValues(p.n.String()).Set(0)
+	p.askClock(hard) // before anything is done by our clock
 	return p.log.Tail(own, eventlog.TailConfig{
 		Stream: events.EventsStream(p.n), From: from, HeadersOnly: true, Gapless: true,
 		OnMalformed: func(at events.Position, subject string, err error) {
@@ -154,7 +146,7 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 			p.lookAtClock(rec)
 		}
 	}
-	now := time.Now()
+	now := p.d.set.Now()
 	for a := range touched {
 		a.mu.Lock()
 		a.q.Compact(b.Last, now)
@@ -192,18 +184,6 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 		p.wake(ctx, a)
 	}
 	return nil
-}
-
-// lookAtClock compares the stream's clock with ours through a start of this very process: it was stored between our stamp and now.
-func (p *partition) lookAtClock(rec events.Recorded) {
-	early, late := rec.Time.Sub(rec.Stored), time.Until(rec.Stored)
-	p.skew.Store(&skew{off: max(early, late, 0), at: time.Now()})
-}
-
-// skewed reports that this machine's clock is too far off the stream's to promise anything about deadlines.
-func (p *partition) skewed(now time.Time) bool {
-	s := p.skew.Load()
-	return s != nil && s.off > p.d.set.MaxClockSkew && now.Sub(s.at) < skewValid
 }
 
 // lagging reports that the tail is known to be behind: no start from an old picture.

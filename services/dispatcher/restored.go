@@ -93,7 +93,7 @@ func (a *actor) recordRestored(ctx context.Context, limit uint64, at time.Time, 
 // lookUpRestored asks the gateway about the next of them, beside the actor.
 func (a *actor) lookUpRestored(ctx context.Context) {
 	next, waits := a.restoredNext()
-	if a.pending > 0 || !waits || time.Now().Before(next) {
+	if a.pending > 0 || !waits || a.p.d.set.Now().Before(next) {
 		return
 	}
 	a.mu.Lock()
@@ -155,9 +155,9 @@ func (a *actor) heldChunk() []suspect {
 		a.restored.after = out[len(out)-1].message.QueuedSeq
 	case len(waiting) > 0:
 		a.restored.round++
-		a.restored.after, a.restored.next = 0, time.Now().Add(a.p.d.set.lookUpAfter(a.restored.round))
+		a.restored.after, a.restored.next = 0, a.p.d.set.Now().Add(a.p.d.set.lookUpAfter(a.restored.round))
 	default: // each has an attempt that may have left too, and that is looked up
-		a.restored.after, a.restored.next = 0, time.Now().Add(maxNap)
+		a.restored.after, a.restored.next = 0, a.p.d.set.Now().Add(maxNap)
 	}
 	return out
 }

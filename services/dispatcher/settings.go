@@ -29,12 +29,14 @@ type Settings struct {
 	LaneIdle     time.Duration // after which an unused lane is let go; 30 s
 	MaxTailLag   time.Duration // no start while the tail is further behind; 200 ms
 	MaxClockSkew time.Duration // between this machine and the stream; 500 ms
-	AppendTry    time.Duration // of one append; 10 s
-	Idle         time.Duration // an actor without work ends after this; 30 s
-	Drain        time.Duration // how long a turn under way may go on when the role stops; 20 s
-	LeaseTTL     time.Duration // 3 s
-	SkipNumbers  bool          // do not ask the number check before a first send
-	NumberTTL    time.Duration // of a resolved number; 24 h
+	// Now is this machine's clock; time.Now. Only simulations give another.
+	Now         func() time.Time
+	AppendTry   time.Duration // of one append; 10 s
+	Idle        time.Duration // an actor without work ends after this; 30 s
+	Drain       time.Duration // how long a turn under way may go on when the role stops; 20 s
+	LeaseTTL    time.Duration // 3 s
+	SkipNumbers bool          // do not ask the number check before a first send
+	NumberTTL   time.Duration // of a resolved number; 24 h
 
 	SnapshotEvery  int           // events of a partition from one snapshot of a leader to the next; 50,000
 	SnapshotMaxAge time.Duration // after which fewer are enough; 10 min
@@ -74,6 +76,9 @@ func (s Settings) withDefaults() Settings {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
+	}
+	if s.Now == nil {
+		s.Now = time.Now
 	}
 	if len(s.LookUps) == 0 {
 		s.LookUps = []time.Duration{20 * time.Second, 60 * time.Second}

@@ -58,7 +58,7 @@ const postponeFor = 2 * time.Second
 func (a *actor) postpone(j job, d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.q.Postpone(j.id, time.Now().Add(d))
+	a.q.Postpone(j.id, a.p.d.set.Now().Add(d))
 }
 
 // intent is a start of ours that stands in the log.
@@ -76,7 +76,7 @@ func (s *intent) age(now time.Time) time.Duration {
 
 // start appends the intent and reads the tail up to it. nil means that no call may follow now.
 func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash string) *intent {
-	s := &intent{job: j, nonce: newID(), begun: time.Now()}
+	s := &intent{job: j, nonce: newID(), begun: a.p.d.set.Now()}
 	set := a.p.d.set
 	a.p.own.Store(s.nonce, struct{}{})
 	defer a.p.own.Delete(s.nonce)
@@ -136,7 +136,7 @@ func (a *actor) jidHash(ctx context.Context, inst events.Instance, r resolved) s
 
 // check is the last look, at every Write of the request (rule R4).
 func (a *actor) check(j job, s *intent) error {
-	now := time.Now()
+	now := a.p.d.set.Now()
 	if s.age(now) >= a.p.d.set.Budget || !now.Before(j.deliverUntil) || a.p.skewed(now) {
 		return errStopped
 	}

@@ -163,7 +163,7 @@ func (p *partition) load(ctx context.Context) error {
 			return fault
 		}
 		p.d.log.Warn().Stringer("partition", p.n).Uint64("last", word).AnErr("although", fault).Msg("the log is accepted by an operator's word; what is pending is looked up first")
-		p.begin(nil, word, time.Now().UTC())
+		p.begin(nil, word, p.d.set.Now().UTC())
 		p.keep.accepted = true
 		return nil
 	}
@@ -315,6 +315,7 @@ func (p *partition) watch(ctx context.Context) {
 		case s := <-p.keep.out:
 			p.put(ctx, s)
 		case <-tick.C:
+			p.askClock(ctx)
 			if p.ready() != nil {
 				continue
 			}

@@ -50,8 +50,12 @@ func (h *history) checkCalls() {
 		if seen[k]++; seen[k] > 1 {
 			h.broke("I2", k.message, "attempt %d called the gateway %d times", k.attempt, seen[k])
 		}
-		if !c.At.Before(m.DeliverUntil) {
+		ahead := h.rec.Clocks[c.By]
+		if !c.At.Add(ahead).Before(m.DeliverUntil) {
 			h.broke("I5", k.message, "attempt %d called at %s, after its deadline", k.attempt, clock(c.At))
+		}
+		if ahead.Abs() > maxClockSkew {
+			h.broke("I5", k.message, "attempt %d was called by %s, whose clock is %s ahead", k.attempt, c.By, ahead)
 		}
 	}
 }
@@ -191,10 +195,14 @@ func (h *history) checkDeadline(m *told) {
 		if !ok || b.Reason != events.ClosedExpired {
 			continue
 		}
-		if r.Stored.Before(m.DeliverUntil) {
+		if r.Time.Before(m.DeliverUntil) || r.Stored.Before(m.DeliverUntil.Add(-maxClockSkew)) {
 			h.broke("I5", m.ID, "it expired %s before its deadline", m.DeliverUntil.Sub(r.Stored))
 		}
-		if due := h.freeAt(m.Instance, m.DeliverUntil).Add(expiredWithin); r.Stored.After(due) {
+		from := m.DeliverUntil
+		if at := m.recs[0].Stored; at.After(from) { // the clock of the API was that far behind
+			from = at
+		}
+		if due := h.freeAt(m.Instance, from).Add(expiredWithin); r.Stored.After(due) {
 			h.broke("I5", m.ID, "it expired %s after its deadline, %s too late", r.Stored.Sub(m.DeliverUntil), r.Stored.Sub(due))
 		}
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 
 const (
 	leaseTTL = 15 * time.Second
+	// maxClockSkew is how far a dispatcher's clock may be off the log's; further, and it does nothing.
+	maxClockSkew = 500 * time.Millisecond
 	// takeover is how long it may last until a dispatcher works after another one stopped or it was started.
 	takeover = 2*leaseTTL + 2*time.Second
 )
@@ -40,6 +43,7 @@ func (k keys) HashJID(ctx context.Context, tenant, jid string) (string, error) {
 // life is one dispatcher from its start to its end.
 type life struct {
 	nc     *nats.Conn
+	off    bool // its clock is too far off for it to do anything
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -49,9 +53,30 @@ type fleet struct {
 	w     *world
 	seats map[string]*life
 	alone time.Time // since when nobody sits; zero while somebody does
+	gone  time.Time // since when the first seat is empty
+	rand  *rand.Rand
 }
 
-func newFleet(w *world) *fleet { return &fleet{w: w, seats: map[string]*life{}, alone: time.Now()} }
+func newFleet(w *world) *fleet {
+	return &fleet{w: w, seats: map[string]*life{}, alone: time.Now(), rand: rand.New(rand.NewPCG(w.plan.Seed, 0xc10c))}
+}
+
+// clock draws how far the clock of a new dispatcher is off: not at all, a little, or so far that it must do nothing. That of the
+// first seat is never that far off, so that somebody works.
+func (f *fleet) clock(seat string) time.Duration {
+	least, most := time.Duration(0), maxClockSkew-50*time.Millisecond
+	switch n := f.rand.IntN(4); {
+	case n > 1:
+		return 0
+	case n == 1 && seat != seats[0]:
+		least, most = maxClockSkew+50*time.Millisecond, 5*time.Minute
+	}
+	off := within(f.rand, least, most)
+	if f.rand.IntN(2) == 0 {
+		return -off
+	}
+	return off
+}
 
 // start puts a new dispatcher into an empty seat. One that goes astray asks another server for the lease, gets it, and leads
 // beside the one that holds the true lease.
@@ -76,12 +101,18 @@ func (f *fleet) start(seat string, astray bool) {
 		leases = eventlog.NewLeases(w.logOver(other), deployment)
 	}
 	var id string
+	clock := f.clock(seat)
+	off := clock.Abs() > maxClockSkew
 	w.rec.note(func(r *recording) {
 		r.Lives++
 		id = fmt.Sprintf("%s-%d", seat, r.Lives)
+		r.Clocks[id] = clock
 	})
+	if off {
+		w.rec.hit("clocks off")
+	}
 	d := dispatcher.New(dispatcher.Config{
-		Settings: dispatcher.Settings{ID: id, LeaseTTL: leaseTTL},
+		Settings: dispatcher.Settings{ID: id, LeaseTTL: leaseTTL, Now: func() time.Time { return time.Now().Add(clock) }},
 		Logs:     []*eventlog.Log{log, log}, Leases: leases, Catalog: w.feed, Keys: keys{w},
 		Gateway: func(url, key string) (*evolution.Client, error) {
 			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: w.dialFrom(seat, id)})
@@ -89,7 +120,7 @@ func (f *fleet) start(seat string, astray bool) {
 		Logger: w.logger.With().Str("dispatcher", id).Logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &life{nc: js.Conn(), cancel: cancel, done: make(chan struct{})}
+	l := &life{nc: js.Conn(), off: off, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		if err := d.Run(ctx); err != nil {
@@ -98,6 +129,13 @@ func (f *fleet) start(seat string, astray bool) {
 	}()
 	if len(f.seats) == 0 {
 		f.away(f.alone, time.Now().Add(takeover))
+	}
+	if seat == seats[0] && !f.gone.IsZero() {
+		for _, other := range f.seats {
+			if other.off { // perhaps nobody worked while it was gone
+				f.away(f.gone, time.Now().Add(takeover))
+			}
+		}
 	}
 	f.seats[seat] = l
 }
@@ -118,6 +156,9 @@ func (f *fleet) end(seat string, crash bool) {
 		l.nc.Close()
 	}
 	began := time.Now()
+	if seat == seats[0] {
+		f.gone = began
+	}
 	l.cancel()
 	<-l.done
 	if len(f.seats) == 0 {

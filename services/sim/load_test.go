@@ -66,9 +66,12 @@ func (w *world) accept(m planned) (acceptedMessage, error) {
 	if err != nil {
 		return acceptedMessage{}, err
 	}
-	now := time.Now().UTC().Truncate(time.Millisecond)
+	if m.Clock != 0 {
+		w.rec.hit("sends by a wrong clock")
+	}
+	now := time.Now().Add(m.Clock).UTC().Truncate(time.Millisecond)
 	p := events.PartitionOf(instanceID(m.Instance), partitions)
-	id, cor := events.MessageID(uuid.Must(uuid.NewV7()), p), events.CorrelationID(uuid.Must(uuid.NewV7()))
+	id, cor := events.MessageID(idAt(now), p), events.CorrelationID(idAt(now))
 	sealed, err := w.keys.Seal(ctx, m.Tenant, "day", keyring.AAD(m.Tenant, id, events.FieldPayload), raw)
 	if err != nil {
 		return acceptedMessage{}, fmt.Errorf("seal: %w", err)
@@ -99,6 +102,16 @@ func (w *world) accept(m planned) (acceptedMessage, error) {
 		w.rec.hit("sends unknown")
 	}
 	return a, nil
+}
+
+// idAt makes an id of version 7 whose time is another clock's.
+func idAt(at time.Time) uuid.UUID {
+	id := uuid.Must(uuid.NewV7())
+	ms := uint64(at.UnixMilli())
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
 }
 
 // appendFor is how long the API tries before it answers 503.

@@ -38,7 +38,7 @@ const (
 // drawLog plans what happens to the log, its server and the ways to it.
 func (p *plan) drawLog(r *rand.Rand) {
 	hours := int(p.Length / time.Hour)
-	for n := range 2 * (len(logFaults) + hours) {
+	for n := range 3 * (len(logFaults) + hours) {
 		f, name := logFaults[n%len(logFaults)], processes[r.IntN(len(processes))]
 		if r.IntN(2) == 0 {
 			name = seats[r.IntN(len(seats))]

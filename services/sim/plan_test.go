@@ -35,6 +35,7 @@ type planned struct {
 	Text      string
 	Buttons   bool
 	DeliverAt time.Duration // after At; 0 is at once
+	Clock     time.Duration // how far the API's clock is ahead
 	Reposts   int           // 1: posted again when the log did not answer
 	Window    time.Duration
 }
@@ -59,6 +60,15 @@ func newPlan(seed uint64, length time.Duration, messages int) plan {
 	p.drawReceivers(r)
 	for i := range p.Messages {
 		p.Messages[i].Reposts = r.IntN(2)
+	}
+	for range int(p.Length/(4*time.Hour)) + 1 { // the API's clock goes wrong, and right again
+		from, length := within(r, 0, p.Length), within(r, time.Minute, 40*time.Minute)
+		clock := within(r, time.Second, 18*time.Minute) - 9*time.Minute
+		for i, m := range p.Messages {
+			if m.At >= from && m.At < from+length {
+				p.Messages[i].Clock = clock
+			}
+		}
 	}
 	slices.SortStableFunc(p.Messages, func(a, b planned) int { return cmp.Compare(a.At, b.At) })
 	slices.SortStableFunc(p.Actions, func(a, b action) int { return cmp.Compare(a.At, b.At) })

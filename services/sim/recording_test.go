@@ -25,10 +25,11 @@ type recording struct {
 	Hooks    []events.Stored // deliveries, as the fan-out appended them, each id once
 	Tries    []hookTry       // what reached the receivers
 	HookLog  []events.Stored
-	Waiting  []events.Stored // deliveries and schedules that are left at the end
-	Lives    int             // of dispatchers
-	Faults   map[string]int  // what happened to the log and the ways to it, how often
-	Errors   []string        // what the run itself could not do
+	Waiting  []events.Stored          // deliveries and schedules that are left at the end
+	Lives    int                      // of dispatchers
+	Clocks   map[string]time.Duration // how far that of each dispatcher was ahead
+	Faults   map[string]int           // what happened to the log and the ways to it, how often
+	Errors   []string                 // what the run itself could not do
 
 	ids map[string]bool // of Hooks
 }

@@ -1,0 +1,53 @@
+package dispatcher
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+// A dispatcher whose clock was minutes ahead led until its first start showed it, and ended what was not over: R4.
+func TestAClockThatIsAheadEndsNothingEarly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.accept(order{text: "in time"}) // for a minute
+	set := quick()
+	set.ID, set.WitnessEvery = "ahead", 50*time.Millisecond
+	set.Now = func() time.Time { return time.Now().Add(2 * time.Minute) }
+	ahead, _ := r.run(set)
+	eventually(t, "the clock is looked at", ahead.skewed, func() string { return "it is not" })
+	right := quick()
+	right.ID = "right"
+	r.run(right)
+	r.awaitStage(id, events.StageDispatched)
+	if ahead.Leading() {
+		t.Error("who is off the log's clock leads")
+	}
+	if n := r.count(id, events.TypeDispatchClosed); n != 0 {
+		t.Errorf("it was ended %d times", n)
+	}
+}
+
+// A leader whose clock goes wrong lets somebody else lead, and leads again when it is right.
+func TestALeaderWhoseClockGoesWrongLetsGo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var off atomic.Int64
+	set := quick()
+	set.ID, set.WitnessEvery, set.LeaseTTL = "wrong", 50*time.Millisecond, time.Second
+	set.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+	d, _ := r.run(set)
+	lead := func(want bool) {
+		t.Helper()
+		eventually(t, "lead", func() bool { return d.Leading() == want }, func() string { return "it does not change" })
+	}
+	lead(true)
+	off.Store(int64(-time.Minute))
+	lead(false)
+	id := r.accept(order{text: "later"})
+	off.Store(0)
+	lead(true)
+	r.awaitStage(id, events.StageDispatched)
+}
