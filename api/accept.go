@@ -262,7 +262,7 @@ func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted,
 	key := s.caller.Key
 	p := events.PartitionOf(d.instance.ID, d.partitions)
 	id := events.MessageID(a.newID(), p)
-	hash, err := a.hasher.Hash(ctx, key.TenantID, "recipient", []byte(d.to.Canonical()))
+	hash, err := a.hasher.Hash(ctx, key.TenantID, purposeRecipient, []byte(d.to.Canonical()))
 	if err != nil {
 		return accepted{}, outage(err, "Nothing was accepted; try again.")
 	}

@@ -102,6 +102,7 @@ func New(cfg Config, ports Ports) *API {
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(a.cfg))
 	a.huma.UseMiddleware(a.authenticate)
+	a.registerReads()
 	a.registerSend()
 	a.registerMessage()
 	a.registerCancel()

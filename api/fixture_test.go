@@ -144,6 +144,7 @@ type fixture struct {
 	finder  fakeFinder
 	claims  *fakeClaims
 	recall  *fakeRecall
+	reads   fakeReads
 	checks  []Check
 	cfg     Config
 	now     time.Time
@@ -192,6 +193,7 @@ func newFixture(t *testing.T) *fixture {
 		return nil, nil
 	}
 	f.claims, f.recall = &fakeClaims{}, &fakeRecall{}
+	f.reads = noReads()
 	return f
 }
 
@@ -203,8 +205,9 @@ func (f *fixture) start() *fixture {
 	a := New(f.cfg, Ports{
 		Catalog: f.catalog, Log: f.log, Keyring: f.keyring, Hasher: f.hasher, Views: f.views, Heads: f.heads, Checks: f.checks,
 		Records: f.records, Fence: f.fence, Finder: f.finder, Claims: f.claims, Recall: f.recall,
-		AAD: func(tenant, entity, field string) []byte { return []byte(tenant + "/" + entity + "/" + field) },
-		Now: func() time.Time { return f.now },
+		Reads: f.reads.ports(),
+		AAD:   func(tenant, entity, field string) []byte { return []byte(tenant + "/" + entity + "/" + field) },
+		Now:   func() time.Time { return f.now },
 		NewID: func() uuid.UUID {
 			u := uuid.Must(uuid.NewV7())
 			ms := f.now.UnixMilli()

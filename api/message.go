@@ -89,11 +89,20 @@ func (a *API) getMessage(ctx context.Context, in *idInput) (*messageOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	destination, err := a.destination(ctx, m)
+	body, err := a.messageBody(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	return &messageOutput{Body: Message{
+	return &messageOutput{Body: body}, nil
+}
+
+// messageBody shows a message as a read of it does, in lists too.
+func (a *API) messageBody(ctx context.Context, m MessageView) (Message, error) {
+	destination, err := a.destination(ctx, m)
+	if err != nil {
+		return Message{}, err
+	}
+	return Message{
 		ID: m.ID, Status: string(m.Stage.Status()), Stage: string(m.Stage), CorrelationID: m.CorrelationID,
 		Environment: string(m.Environment), Category: string(m.Category), DestinationNumber: destination,
 		Template: a.templateName(m), Origin: m.Origin, SourceNumber: m.SourceNumber, CreatedAt: stamp(m.CreatedAt),
@@ -101,7 +110,7 @@ func (a *API) getMessage(ctx context.Context, in *idInput) (*messageOutput, erro
 		DeliveredAt: stampOrNull(m.DeliveredAt), ReadAt: stampOrNull(m.ReadAt), FailedAt: stampOrNull(m.FailedAt),
 		CanceledAt: stampOrNull(m.CanceledAt), ExternalMessageID: orNull(m.GatewayID), ErrorCode: orNull(string(m.ErrorCode)),
 		ErrorMessage: orNull(failureText(m.ErrorCode)), Attempts: m.Attempts,
-	}}, nil
+	}, nil
 }
 
 // destination opens the number as the customer gave it; empty when its key died. A key that cannot be reached is no

@@ -98,6 +98,7 @@ type Ports struct {
 	Log     Log
 	Keyring Keyring
 	Hasher  Hasher
+	Reads   Reads
 	// AAD builds the associated data of a sealed field: tenant, entity id and field.
 	AAD     func(tenant, entity, field string) []byte
 	Views   Views
@@ -162,4 +163,33 @@ type TimelineEntry struct {
 	Time     time.Time
 	Position events.Position
 	Attempt  int // 1-based; 0 when the event is about none
+}
+
+// Reads are the ports of lists and figures.
+type Reads struct {
+	Lists Lists
+}
+
+// Lists lists what was projected, inside a scope. Errors are those of Views.
+type Lists interface {
+	// Messages gives at most limit messages that pass f, newest first, those behind the place after; the zero place begins.
+	Messages(ctx context.Context, scope Scope, f MessageFilter, after Place, limit int) ([]MessageView, error)
+}
+
+// MessageFilter narrows a list of messages; an empty field does not.
+type MessageFilter struct {
+	Status        events.Status
+	Stage         events.Stage
+	Category      events.Category
+	Instance      string
+	Template      string // id
+	RecipientHash string
+	Label         string
+	From, To      time.Time // accepted at or after From, and before To
+}
+
+// Place is where a message stands in lists, newest first. It never changes, and is the same after a rebuild.
+type Place struct {
+	CreatedAt time.Time // to the microsecond
+	ID        string
 }

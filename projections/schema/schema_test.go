@@ -1,12 +1,17 @@
 package schema_test
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 
 	"pilotstatus.dev/infra/postgres"
 	"pilotstatus.dev/infra/postgres/pgtest"
@@ -117,3 +122,61 @@ func TestOnlyPlainNames(t *testing.T) {
 		}
 	}
 }
+
+// An upgrade of tables that are in use: what the version before wrote stays, a writer goes on, and every list has its index.
+func TestMigrateALiveView(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	if err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := schema.Open(t.Context(), url, schema.Default, postgres.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	older, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations"), goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := older.DownTo(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	began, done := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		for ctx.Err() == nil {
+			if _, err := pool.Exec(context.Background(), insertMessage, fmt.Sprintf("msg_%d", n)); err != nil {
+				t.Error(err)
+				break
+			}
+			if n++; n == 100 {
+				close(began)
+			}
+		}
+		done <- n
+	}()
+	<-began
+	if err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
+		t.Error(err)
+	}
+	stop()
+	want := <-done
+	var rows, indexes int
+	if err := pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM pg_indexes WHERE schemaname = 'pilot' AND indexname = ANY($1))`,
+		[]string{"messages_list", "messages_status", "messages_category", "messages_sender", "messages_recipient", "messages_template", "messages_labels"}).
+		Scan(&rows, &indexes); err != nil {
+		t.Fatal(err)
+	}
+	if rows != want || indexes != 7 {
+		t.Errorf("%d rows of %d, %d indexes", rows, want, indexes)
+	}
+}
+
+const insertMessage = `INSERT INTO messages (id, partition, queued_seq, tenant_id, project_id, environment, key_id, instance_id, category, class,
+	urgent, template_id, template_version, origin, source_number, correlation_id, recipient_hash, retention_days, labels, retry_of, sealed_key_id,
+	stage, status, attempts, presumed, corrected, erased, created_at, last_seq)
+	VALUES ($1, 0, 1, 't', 'p', 'LIVE', '', '', '', '', false, '', 0, '', '', '', '', 0, '["a"]', '', '', 'QUEUED', 'QUEUED', 0, false, false, false, now(), 1)`

@@ -53,12 +53,15 @@ type Message struct {
 	LastSeq         uint64 // of the newest event about it
 }
 
-// An id wins over a correlation id, and that over a WhatsApp id; of several messages the newest.
-const selectMessage = `SELECT id, partition, queued_seq, tenant_id, project_id, environment, key_id, instance_id, category, class,
+// messageColumns are what scanMessage reads.
+const messageColumns = `id, partition, queued_seq, tenant_id, project_id, environment, key_id, instance_id, category, class,
 		urgent, template_id, template_version, origin, source_number, correlation_id, recipient_hash, coalesce(gateway_id, ''),
 		retention_days, labels, retry_of, sealed_key_id, sealed_blob, stage, status, attempts, coalesce(error_code, ''),
 		presumed, corrected, erased, created_at, deliver_at, deliver_until, dispatched_at, sent_at, delivered_at, read_at,
-		failed_at, canceled_at, last_seq
+		failed_at, canceled_at, last_seq`
+
+// An id wins over a correlation id, and that over a WhatsApp id; of several messages the newest.
+const selectMessage = `SELECT ` + messageColumns + `
 	FROM messages
 	WHERE tenant_id = $1 AND project_id = $2 AND environment = $3 AND (id = $4 OR correlation_id = $4 OR gateway_id = $4)
 	ORDER BY id = $4 DESC, correlation_id = $4 DESC, created_at DESC, id DESC LIMIT 1`
@@ -66,24 +69,31 @@ const selectMessage = `SELECT id, partition, queued_seq, tenant_id, project_id, 
 // Message gives the message that key names: its id, its correlation id or its WhatsApp id. Outside the scope, or with
 // no such message, the error's code is NOT_FOUND.
 func (v *Views) Message(ctx context.Context, s Scope, key string) (Message, error) {
-	var m Message
+	if !askable(key) {
+		return Message{}, notFound()
+	}
+	m, err := scanMessage(v.pool.QueryRow(ctx, selectMessage, planned, s.Tenant, s.Project, string(s.Environment), key))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Message{}, notFound()
+	case err != nil:
+		return Message{}, coded("read message", err)
+	}
+	return m, nil
+}
+
+func scanMessage(row pgx.Row) (m Message, err error) {
 	var partition int16
 	var queuedSeq, lastSeq int64
-	if !askable(key) {
-		return m, notFound()
-	}
-	err := v.pool.QueryRow(ctx, selectMessage, planned, s.Tenant, s.Project, string(s.Environment), key).Scan(
+	err = row.Scan(
 		&m.ID, &partition, &queuedSeq, &m.TenantID, &m.ProjectID, &m.Environment, &m.KeyID, &m.InstanceID, &m.Category, &m.Class,
 		&m.Urgent, &m.TemplateID, &m.TemplateVersion, &m.Origin, &m.SourceNumber, &m.CorrelationID, &m.RecipientHash, &m.GatewayID,
 		&m.RetentionDays, &m.Labels, &m.RetryOf, &m.Sealed.KeyID, &m.Sealed.Blob, &m.Stage, &m.Status, &m.Attempts, &m.ErrorCode,
 		&m.Presumed, &m.Corrected, &m.Erased, moment{&m.CreatedAt}, moment{&m.DeliverAt}, moment{&m.DeliverUntil},
 		moment{&m.DispatchedAt}, moment{&m.SentAt}, moment{&m.DeliveredAt}, moment{&m.ReadAt},
 		moment{&m.FailedAt}, moment{&m.CanceledAt}, &lastSeq)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return Message{}, notFound()
-	case err != nil:
-		return Message{}, coded("read message", err)
+	if err != nil {
+		return Message{}, err
 	}
 	m.Position = events.Position{Partition: events.Partition(partition), Sequence: uint64(queuedSeq)}
 	m.LastSeq = uint64(lastSeq)

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-func open(t *testing.T, url string) *pgxpool.Pool {
+func open(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	if err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-func project(t *testing.T, pool *pgxpool.Pool, log *logtest.Log) {
+func project(t testing.TB, pool *pgxpool.Pool, log *logtest.Log) {
 	t.Helper()
 	all := log.All()
 	if err := projector.New(pool, projector.Config{Gapless: true}).Apply(t.Context(), log.Partition, all, uint64(len(all))); err != nil {

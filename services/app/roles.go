@@ -132,6 +132,7 @@ func startAPI(ctx context.Context, a *App) error {
 	fence := apiFence{log, &a.appends, a.guard}
 	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite, ClaimWait: a.p.cfg.ClaimWait}, api.Ports{
 		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
+		Reads: a.reads(),
 		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
 		Records: apiViews{a.views()}, Fence: fence, Finder: fence,
 		Claims: apiClaims{claims}, Recall: a.recall(ctx, claims),

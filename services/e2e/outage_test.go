@@ -42,6 +42,9 @@ func TestP7PostgresStoppedFor100Sends(t *testing.T) {
 	if status, out := r.do(http.MethodGet, "/v1/messages/"+ids[0], r.keys.Own, nil); status != http.StatusServiceUnavailable {
 		t.Errorf("read without Postgres: %d %v", status, out)
 	}
+	if status, out := r.do(http.MethodGet, "/v1/messages", r.keys.Own, nil); status != http.StatusServiceUnavailable {
+		t.Errorf("list without Postgres: %d %v", status, out)
+	}
 	if status, out := r.do(http.MethodGet, "/readyz?verbose", "", nil); status != http.StatusOK || out["status"] != "degraded" {
 		t.Errorf("ready without Postgres: %d %v", status, out)
 	}

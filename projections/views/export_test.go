@@ -1,0 +1,6 @@
+package views
+
+// Query gives the statement of a list.
+func Query(f Filter, s Scope, after Place, limit int) (sql string, args []any) {
+	return f.query(s, after, limit)
+}
