@@ -186,7 +186,7 @@ func (r *rebuild) open(ctx context.Context) error {
 	}
 	r.track = newTrack(r.cfg.Partitions, r.began)
 	r.into = projector.New(r.pool, projector.Config{
-		Gapless: true, BatchMax: r.cfg.BatchMax, Timeout: time.Minute, OnCommit: r.track.commit,
+		Gapless: true, BatchMax: r.cfg.BatchMax, Cache: remembered, Timeout: time.Minute, OnCommit: r.track.commit,
 		Logger: r.cfg.Logger.Level(zerolog.WarnLevel),
 	})
 	return nil
@@ -208,6 +208,10 @@ func (r *rebuild) close(ctx context.Context) error {
 
 // closeLimit bounds the goodbye to Postgres.
 const closeLimit = 5 * time.Second
+
+// remembered is how many messages of a partition stay in memory. What follows within seconds finds them there; what follows hours
+// later is read back in any case, and a rebuild of any log holds no more than this.
+const remembered = 5000
 
 const makeCheckpoint = `INSERT INTO checkpoints (view, partition, seq, event_id, build) VALUES ($1, $2, 0, '', $3) ON CONFLICT DO NOTHING`
 
