@@ -47,6 +47,7 @@ type request struct {
 	body   []byte // nil for none
 	limit  time.Duration
 	check  func() error
+	trace  string // traceparent; empty for none
 }
 
 // response is what came of a request.
@@ -100,6 +101,9 @@ func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "pilot")
 	req.Header.Set("apikey", c.config.APIKey)
+	if r.trace != "" {
+		req.Header.Set("traceparent", r.trace)
+	}
 	return req, nil
 }
 

@@ -23,6 +23,8 @@ type Text struct {
 	LinkPreview bool   `json:"linkPreview"` // true makes the gateway fetch the first link before it sends
 	// MessageID is the key id to use. Only gateways from 2.4 on read it; leave it empty for others.
 	MessageID string `json:"messageId,omitempty"`
+	// TraceParent is the W3C trace context of the message, told to the gateway as a header; empty for none.
+	TraceParent string `json:"-"`
 	// Check is asked by every write of the request, last before it. An error refuses the write. It must not block.
 	Check func() error `json:"-"`
 }
@@ -45,6 +47,7 @@ type Buttons struct {
 	Description string       `json:"description,omitempty"`
 	Footer      string       `json:"footer,omitempty"`
 	Buttons     []Button     `json:"buttons"`
+	TraceParent string       `json:"-"` // as in Text
 	Check       func() error `json:"-"` // as in Text
 }
 
@@ -65,12 +68,12 @@ type Result struct {
 
 // SendText sends a text message, at most once.
 func (c *Client) SendText(ctx context.Context, m Text) Result {
-	return c.send(ctx, CallSendText, path("/message/sendText", m.Instance), m.Number, m, m.Check)
+	return c.send(ctx, CallSendText, path("/message/sendText", m.Instance), m.Number, m, last{m.Check, m.TraceParent})
 }
 
 // SendButtons sends a message with buttons, at most once. It is stored by the gateway with the text that ButtonsText gives.
 func (c *Client) SendButtons(ctx context.Context, m Buttons) Result {
-	return c.send(ctx, CallSendButtons, path("/message/sendButtons", m.Instance), m.Number, m, m.Check)
+	return c.send(ctx, CallSendButtons, path("/message/sendButtons", m.Instance), m.Number, m, last{m.Check, m.TraceParent})
 }
 
 // ButtonsText is the text under which the gateway stores a message with buttons, without its last line break (Record.Text).
@@ -81,8 +84,14 @@ func ButtonsText(title, description string) string {
 	return strings.TrimRight("*"+title+"*\n\n"+description, "\n")
 }
 
-func (c *Client) send(ctx context.Context, call Call, path, number string, message any, check func() error) Result {
-	if check == nil {
+// last is what goes with a send beside its body.
+type last struct {
+	check func() error
+	trace string
+}
+
+func (c *Client) send(ctx context.Context, call Call, path, number string, message any, with last) Result {
+	if with.check == nil {
 		return Result{Verdict: refused(CodeRequestInvalid), Err: ErrNoCheck}
 	}
 	body, err := encode(message)
@@ -93,7 +102,7 @@ func (c *Client) send(ctx context.Context, call Call, path, number string, messa
 		// It would not fit into one write.
 		return Result{Verdict: refused(CodeRejected), Err: fmt.Errorf("encode %s: longer than %d bytes", call, c.config.MaxRequestBytes)}
 	}
-	r := c.do(ctx, request{call: call, method: http.MethodPost, path: path, body: body, limit: c.config.Limits.Send, check: check})
+	r := c.do(ctx, request{call: call, method: http.MethodPost, path: path, body: body, limit: c.config.Limits.Send, check: with.check, trace: with.trace})
 	v := c.verdict(call, r)
 	return Result{
 		Verdict:    v,

@@ -32,11 +32,11 @@ func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.
 		title, description := titled(c.Content)
 		res = client.SendButtons(sending, evolution.Buttons{
 			Instance: inst.Name, Number: number, Title: title, Description: description, Footer: c.Content.Footer,
-			Buttons: buttons(c.Content), Check: check,
+			Buttons: buttons(c.Content), TraceParent: c.trace, Check: check,
 		})
 	} else {
 		res = client.SendText(sending, evolution.Text{
-			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview, Check: check,
+			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview, TraceParent: c.trace, Check: check,
 		})
 	}
 	out := outcome{verdict: res.Verdict, result: res, called: res.Wrote, elapsed: time.Since(at), alert: res.Alert}

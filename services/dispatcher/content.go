@@ -16,7 +16,8 @@ import (
 // content is the personal part of a message, unsealed for one turn.
 type content struct {
 	events.Payload
-	done func() // lets the lane bring its next message
+	trace string // W3C trace context of the message
+	done  func() // lets the lane bring its next message
 }
 
 // content reads the accepted message, from its lane when it is at its head, else by direct get, and unseals it.
@@ -38,7 +39,7 @@ func (a *actor) content(ctx context.Context, j job) (content, bool) {
 		a.postpone(j, parkedKeyFor)
 		return content{}, false
 	}
-	return content{Payload: p, done: done}, true
+	return content{Payload: p, trace: rec.TraceParent, done: done}, true
 }
 
 // parkedKeyFor is how long a message whose key cannot be read waits before it is tried again.
