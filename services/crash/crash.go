@@ -139,7 +139,7 @@ func runSeed(ctx context.Context, s Settings, seed uint64, dir string, points []
 				return r, fmt.Errorf("%s %s: %w", point, action, err)
 			}
 			r.Runs++
-			fmt.Fprintf(out, "seed %d: %-26s %-4s at pass %-2d  %s\n", seed, point, action, t.pass, t.summary())
+			fmt.Fprintf(out, "seed %d: %-32s %-4s at pass %-2d  %s\n", seed, point, action, t.pass, t.summary())
 		}
 	}
 	v, err := d.judge(ctx, r.Runs)

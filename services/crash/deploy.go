@@ -199,7 +199,7 @@ func (d *deployment) warmUp(ctx context.Context) error {
 	for i := range instances {
 		ok := false
 		for range 10 {
-			id, err := d.load.post(ctx, i, fmt.Sprintf("warm up %d at %s", i, time.Now().Format(time.StampNano)))
+			id, err := d.load.post(ctx, i, fmt.Sprintf("warm up %d at %s", i, time.Now().Format(time.StampNano)), 0)
 			if err != nil {
 				return fmt.Errorf("warm up: %w", err)
 			}

@@ -106,8 +106,17 @@ func (d *deployment) judgeEffects(v *verdict, logs [][]events.Recorded, states m
 			v.judgeWord(text, id, s.View(), left[text])
 		}
 	}
+	asked := d.load.cancels()
+	for id, said := range asked {
+		if s, ok := states[id]; ok && said && s.View().Stage != events.StageCanceled {
+			v.say(&v.Illegal, "%s was answered as canceled and is %s", id, s.View().Stage)
+		}
+	}
 	for id, text := range d.load.promised() {
 		s, ok := states[id]
+		if _, may := asked[id]; ok && may && s.View().Stage == events.StageCanceled {
+			continue
+		}
 		switch {
 		case ok && left[text] == 0 && !wasOpen(s):
 			v.say(&v.Lost, "%s never left, it is %s", id, s.View().Stage)

@@ -122,14 +122,7 @@ func (t *trial) send(ctx context.Context, instance int, given *atomic.Int64) err
 		if n > limit {
 			return fmt.Errorf("%s was not reached by %d messages", t.point, limit)
 		}
-		id, err := t.d.load.post(ctx, instance, fmt.Sprintf("%d %s %s %d", t.seed, t.point, t.action, n))
-		t.mu.Lock()
-		if err == nil {
-			t.ids = append(t.ids, id)
-		} else {
-			t.unanswered++
-		}
-		t.mu.Unlock()
+		err := t.one(ctx, instance, fmt.Sprintf("%d %s %s %d", t.seed, t.point, t.action, n))
 		pause := 10*time.Millisecond + rand.N(40*time.Millisecond) //nolint:gosec // instances out of step
 		if err != nil {
 			pause = 200 * time.Millisecond
@@ -142,6 +135,39 @@ func (t *trial) send(ctx context.Context, instance int, given *atomic.Int64) err
 		}
 	}
 	return ctx.Err()
+}
+
+// scheduled is how far ahead a message is sent that is to be canceled.
+const scheduled = 5 * time.Second
+
+// one hands in one message. Where cancels are tried it hands in a second one that is to leave later, and cancels both: the
+// first is a race with its dispatcher.
+func (t *trial) one(ctx context.Context, instance int, text string) error {
+	id, err := t.d.load.post(ctx, instance, text, 0)
+	t.note(id, err)
+	if err != nil || t.point != "api.cancel_before_answer" {
+		return err
+	}
+	later, err := t.d.load.post(ctx, instance, text+" later", scheduled)
+	t.note(later, err)
+	if err != nil {
+		return err
+	}
+	if err = t.d.load.cancel(ctx, instance, id, later); err != nil {
+		t.note("", err)
+	}
+	return err
+}
+
+// note keeps what a request was answered.
+func (t *trial) note(id string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.ids = append(t.ids, id)
+	} else {
+		t.unanswered++
+	}
 }
 
 // fault waits for the pass, and puts right what it did: a killed process is started again, a stopped one goes on.
