@@ -24,7 +24,7 @@ const macBytes = 16
 // A cursor is base64url of a mac of fixed length and the place: microseconds since 1970, ".", message id. The mac is a keyed hash
 // of scope, filters and place under a key of the tenant's that lies in the keyring: it holds in every process and after a
 // rebuild, and for nobody else and no other filters.
-func (a *API) cursor(ctx context.Context, q listQuery, last Place) (string, error) {
+func (a *API) cursor(ctx context.Context, q listQuery, last ListPlace) (string, error) {
 	place := strconv.FormatInt(last.CreatedAt.UnixMicro(), 10) + "." + last.ID
 	mac, err := a.cursorMAC(ctx, q, place)
 	if err != nil {
@@ -34,30 +34,30 @@ func (a *API) cursor(ctx context.Context, q listQuery, last Place) (string, erro
 }
 
 // openCursor gives the place of a cursor that cursor made for the same caller and filters.
-func (a *API) openCursor(ctx context.Context, q listQuery, cursor string) (Place, error) {
+func (a *API) openCursor(ctx context.Context, q listQuery, cursor string) (ListPlace, error) {
 	wrong := faultsError(faults{{Field: "cursor", Rule: ruleInvalid}})
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(raw) <= macBytes {
-		return Place{}, wrong
+		return ListPlace{}, wrong
 	}
 	given, place := raw[:macBytes], string(raw[macBytes:])
 	mac, err := a.cursorMAC(ctx, q, place)
 	if err != nil {
-		return Place{}, err
+		return ListPlace{}, err
 	}
 	if subtle.ConstantTimeCompare(mac, given) != 1 {
-		return Place{}, wrong
+		return ListPlace{}, wrong
 	}
 	return parsePlace(place)
 }
 
-func parsePlace(s string) (Place, error) {
+func parsePlace(s string) (ListPlace, error) {
 	text, id, found := strings.Cut(s, ".")
 	micro, err := strconv.ParseInt(text, 10, 64)
 	if !found || err != nil { // the mac is right: we made it
-		return Place{}, internal(errors.New("a cursor of ours does not read"))
+		return ListPlace{}, internal(errors.New("a cursor of ours does not read"))
 	}
-	return Place{CreatedAt: time.UnixMicro(micro).UTC(), ID: id}, nil
+	return ListPlace{CreatedAt: time.UnixMicro(micro).UTC(), ID: id}, nil
 }
 
 func (a *API) cursorMAC(ctx context.Context, q listQuery, place string) ([]byte, error) {

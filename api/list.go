@@ -80,7 +80,7 @@ func (a *API) listMessages(ctx context.Context, in *listInput) (*listOutput, err
 	}
 	if len(found) > q.limit {
 		last := found[q.limit-1]
-		cursor, err := a.cursor(ctx, q, Place{CreatedAt: last.CreatedAt, ID: last.ID})
+		cursor, err := a.cursor(ctx, q, ListPlace{CreatedAt: last.CreatedAt, ID: last.ID})
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func nextLink(in *listInput, cursor string) string {
 // catchUpList waits until the views have seen all that was in the log when a first page was asked for, so that a caller finds
 // what it wrote. Where only older messages are asked for, nothing new can be among them.
 func (a *API) catchUpList(ctx context.Context, q listQuery) error {
-	if q.after != (Place{}) || !q.filter.To.IsZero() && q.filter.To.Before(a.ports.Now().Add(-a.cfg.Young)) {
+	if q.after != (ListPlace{}) || !q.filter.To.IsZero() && q.filter.To.Before(a.ports.Now().Add(-a.cfg.Young)) {
 		return nil
 	}
 	n := 0

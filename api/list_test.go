@@ -26,20 +26,20 @@ type fakeReads struct {
 }
 
 func noReads() fakeReads {
-	return fakeReads{lists: func(Scope, MessageFilter, Place, int) ([]MessageView, error) { return nil, nil }}
+	return fakeReads{lists: func(Scope, MessageFilter, ListPlace, int) ([]MessageView, error) { return nil, nil }}
 }
 
 func (f fakeReads) ports() Reads { return Reads{Lists: f.lists} }
 
-type fakeLists func(s Scope, f MessageFilter, after Place, limit int) ([]MessageView, error)
+type fakeLists func(s Scope, f MessageFilter, after ListPlace, limit int) ([]MessageView, error)
 
-func (f fakeLists) Messages(_ context.Context, s Scope, filter MessageFilter, after Place, limit int) ([]MessageView, error) {
+func (f fakeLists) Messages(_ context.Context, s Scope, filter MessageFilter, after ListPlace, limit int) ([]MessageView, error) {
 	return f(s, filter, after, limit)
 }
 
 // holds makes the lists find messages in the scope of liveKey only.
 func (f *fixture) holds(all ...MessageView) *fixture {
-	f.reads.lists = func(s Scope, _ MessageFilter, after Place, limit int) ([]MessageView, error) {
+	f.reads.lists = func(s Scope, _ MessageFilter, after ListPlace, limit int) ([]MessageView, error) {
 		if s != (Scope{Tenant: "acme", Project: "shop", Environment: events.Live}) {
 			return nil, nil
 		}
@@ -47,7 +47,7 @@ func (f *fixture) holds(all ...MessageView) *fixture {
 		slices.SortFunc(sorted, func(a, b MessageView) int {
 			return -cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
 		})
-		if after != (Place{}) {
+		if after != (ListPlace{}) {
 			sorted = slices.DeleteFunc(sorted, func(m MessageView) bool {
 				return cmp.Or(m.CreatedAt.Compare(after.CreatedAt), strings.Compare(m.ID, after.ID)) >= 0
 			})
@@ -156,7 +156,7 @@ func TestListFilters(t *testing.T) {
 	var scope Scope
 	var filter MessageFilter
 	var limit int
-	f.reads.lists = func(s Scope, got MessageFilter, _ Place, n int) ([]MessageView, error) {
+	f.reads.lists = func(s Scope, got MessageFilter, _ ListPlace, n int) ([]MessageView, error) {
 		scope, filter, limit = s, got, n
 		return nil, nil
 	}
@@ -311,12 +311,12 @@ func TestListOutages(t *testing.T) {
 		want   events.Code
 	}{
 		"views down": {func(f *fixture) {
-			f.reads.lists = func(Scope, MessageFilter, Place, int) ([]MessageView, error) {
+			f.reads.lists = func(Scope, MessageFilter, ListPlace, int) ([]MessageView, error) {
 				return nil, events.Errorf(events.CodeUnavailable, "down")
 			}
 		}, events.CodeUnavailable},
 		"no such column": {func(f *fixture) {
-			f.reads.lists = func(Scope, MessageFilter, Place, int) ([]MessageView, error) { return nil, errors.New("column") }
+			f.reads.lists = func(Scope, MessageFilter, ListPlace, int) ([]MessageView, error) { return nil, errors.New("column") }
 		}, events.CodeInternal},
 		"no leader": {func(f *fixture) {
 			f.heads = func(context.Context, events.Partition) (uint64, error) { return 0, errors.New("no leader") }

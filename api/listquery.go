@@ -24,7 +24,7 @@ const (
 type listQuery struct {
 	scope  Scope
 	filter MessageFilter
-	after  Place
+	after  ListPlace
 	limit  int
 }
 

@@ -173,7 +173,7 @@ type Reads struct {
 // Lists lists what was projected, inside a scope. Errors are those of Views.
 type Lists interface {
 	// Messages gives at most limit messages that pass f, newest first, those behind the place after; the zero place begins.
-	Messages(ctx context.Context, scope Scope, f MessageFilter, after Place, limit int) ([]MessageView, error)
+	Messages(ctx context.Context, scope Scope, f MessageFilter, after ListPlace, limit int) ([]MessageView, error)
 }
 
 // MessageFilter narrows a list of messages; an empty field does not.
@@ -188,8 +188,8 @@ type MessageFilter struct {
 	From, To      time.Time // accepted at or after From, and before To
 }
 
-// Place is where a message stands in lists, newest first. It never changes, and is the same after a rebuild.
-type Place struct {
+// ListPlace is where a message stands in lists, newest first. It never changes, and is the same after a rebuild.
+type ListPlace struct {
 	CreatedAt time.Time // to the microsecond
 	ID        string
 }

@@ -15,7 +15,7 @@ func (a *App) reads() api.Reads {
 	return api.Reads{Lists: r}
 }
 
-func (r apiReads) Messages(ctx context.Context, s api.Scope, f api.MessageFilter, after api.Place, limit int) ([]api.MessageView, error) {
+func (r apiReads) Messages(ctx context.Context, s api.Scope, f api.MessageFilter, after api.ListPlace, limit int) ([]api.MessageView, error) {
 	rows, err := r.views.List(ctx, views.Scope(s), views.Filter(f), views.Place(after), limit)
 	if err != nil {
 		return nil, err
