@@ -70,7 +70,7 @@ func many(n int) []MessageView {
 	return out
 }
 
-func list(t *testing.T, r reply) MessageList {
+func pageOf(t *testing.T, r reply) MessageList {
 	t.Helper()
 	var l MessageList
 	if err := json.Unmarshal(r.body, &l); err != nil || r.status != http.StatusOK {
@@ -88,7 +88,7 @@ func TestListPages(t *testing.T) {
 		next := route + "?limit=3&category=UTILITY"
 		for pages := 0; next != ""; pages++ {
 			r := f.get(next, liveKey)
-			page := list(t, r)
+			page := pageOf(t, r)
 			for _, m := range page.Data {
 				got = append(got, m.ID)
 			}
@@ -139,7 +139,7 @@ func TestListShowsWhatAReadShows(t *testing.T) {
 	if err := json.Unmarshal(f.get("/v1/messages/"+m.ID, liveKey).body, &one); err != nil {
 		t.Fatal(err)
 	}
-	for _, got := range list(t, f.get("/v1/messages", liveKey)).Data {
+	for _, got := range pageOf(t, f.get("/v1/messages", liveKey)).Data {
 		if got.ID == m.ID {
 			if diff := gocmp.Diff(one, got, gocmp.AllowUnexported(Message{})); diff != "" {
 				t.Error(diff)
@@ -183,7 +183,7 @@ func TestListFilters(t *testing.T) {
 		},
 		"status=READ&category=UTILITY&other=1": {Status: events.StatusRead, Category: events.Utility},
 	} {
-		list(t, f.get("/v1/messages?"+query, liveKey))
+		pageOf(t, f.get("/v1/messages?"+query, liveKey))
 		if diff := gocmp.Diff(want, filter); diff != "" || limit != 51 || scope.Project != "shop" {
 			t.Errorf("%s: limit %d of %+v, filter (-want +got):\n%s", query, limit, scope, diff)
 		}
@@ -227,10 +227,10 @@ func TestListFaults(t *testing.T) {
 func TestCursorIsBound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).holds(many(9)...).start()
-	first := list(t, f.get("/v1/messages?limit=2&category=UTILITY", liveKey))
+	first := pageOf(t, f.get("/v1/messages?limit=2&category=UTILITY", liveKey))
 	cursor := *first.NextCursor
 	use := func(query, key string) reply { return f.get("/v1/messages?"+query, key) }
-	if got := list(t, use("category=UTILITY&limit=5&cursor="+cursor, liveKey)); len(got.Data) != 5 {
+	if got := pageOf(t, use("category=UTILITY&limit=5&cursor="+cursor, liveKey)); len(got.Data) != 5 {
 		t.Errorf("another size of page: %d", len(got.Data))
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
@@ -257,7 +257,7 @@ func TestCursorIsBound(t *testing.T) {
 		}
 	}
 	again := newFixture(t).holds(many(9)...).start() // another process
-	if got := list(t, again.get("/v1/messages?category=UTILITY&cursor="+cursor, liveKey)); len(got.Data) != 7 {
+	if got := pageOf(t, again.get("/v1/messages?category=UTILITY&cursor="+cursor, liveKey)); len(got.Data) != 7 {
 		t.Errorf("in another process: %d", len(got.Data))
 	}
 }
@@ -297,7 +297,7 @@ func TestListWaitsForTheViews(t *testing.T) {
 			continue
 		}
 		clear(waited)
-		if r := f.get("/v1/messages?limit=1&"+c.query+"&cursor="+*list(t, r).NextCursor, liveKey); r.status != http.StatusOK || len(waited) > 0 {
+		if r := f.get("/v1/messages?limit=1&"+c.query+"&cursor="+*pageOf(t, r).NextCursor, liveKey); r.status != http.StatusOK || len(waited) > 0 {
 			t.Errorf("%s, second page: %d, waited for %v", name, r.status, waited)
 		}
 	}
