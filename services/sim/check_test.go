@@ -191,6 +191,10 @@ const expiredWithin = 5 * time.Second
 // absence of dispatchers that lay over it (I5).
 func (h *history) checkDeadline(m *told) {
 	for _, r := range m.recs {
+		// The call is stopped by a check of its own, so a start too late costs no more than an attempt; it is a rule all the same.
+		if r.Type == events.TypeDispatchStarted && !r.Time.Before(m.DeliverUntil) {
+			h.broke("I5", m.ID, "attempt %d starts %s after its deadline", r.Attempt, r.Time.Sub(m.DeliverUntil))
+		}
 		b, ok := r.Body.(*events.DispatchClosed)
 		if !ok || b.Reason != events.ClosedExpired {
 			continue

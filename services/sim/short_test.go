@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func short(t *testing.T) *history {
 	}
 	// Tests break what they get.
 	rec.Calls, rec.Hooks, rec.Heard = slices.Clone(rec.Calls), slices.Clone(rec.Hooks), slices.Clone(rec.Heard)
-	rec.Tries = slices.Clone(rec.Tries)
+	rec.Tries, rec.Clocks = slices.Clone(rec.Tries), maps.Clone(rec.Clocks)
 	rec.Ledgers, rec.Log = slices.Clone(rec.Ledgers), slices.Clone(rec.Log)
 	for i := range rec.Ledgers {
 		rec.Ledgers[i].Entries = slices.Clone(rec.Ledgers[i].Entries)
@@ -84,6 +85,8 @@ func TestChecksNoticeWhatIsBroken(t *testing.T) {
 		"two sends at once":          {"I4", func(r *recording) { r.Ledgers[0].MaxInFlight = map[string]int64{"inst-0": 2} }},
 		"a call after the deadline":  {"I5", func(r *recording) { r.Calls[0].At = r.Calls[0].At.Add(24 * time.Hour) }},
 		"it expires late":            {"I5", expireLate},
+		"a start after the deadline": {"I5", startLate},
+		"a call by a wrong clock":    {"I5", func(r *recording) { r.Clocks[r.Calls[0].By] = -time.Minute }},
 		"a receipt twice":            {"receipts", func(r *recording) { again(r, events.TypeReceiptRead) }},
 		"a receipt is lost":          {"receipts", func(r *recording) { dropFirst(r, events.TypeReceiptDelivered) }},
 		"a transition is not told":   {"hooks", func(r *recording) { r.Hooks = r.Hooks[1:] }},
@@ -162,6 +165,19 @@ func leaveTwice(r *recording) {
 				})
 				r.Calls = append(r.Calls, r.Calls[i])
 				r.Ledgers[g].Entries = append(r.Ledgers[g].Entries, e)
+				return
+			}
+		}
+	}
+}
+
+func startLate(r *recording) {
+	for p := range r.Log {
+		for i, s := range r.Log[p] {
+			if typeOf(s) == events.TypeDispatchStarted {
+				s.Header = maps.Clone(s.Header)
+				s.Header[events.HeaderTime] = []string{s.Time.Add(24 * time.Hour).Format(time.RFC3339Nano)}
+				r.Log[p][i] = s
 				return
 			}
 		}
