@@ -209,3 +209,19 @@ func errorsAs(t *testing.T, err error) *events.Error {
 	}
 	return coded
 }
+
+// The time of the log's answer lies between question and answer, on one machine.
+func TestClockIsTheServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := time.Now()
+	at, err := w.log.Clock(t.Context(), events.EventsStream(part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := time.Now(); at.Before(before) || at.After(after) {
+		t.Errorf("the log says %s between %s and %s", at, before, after)
+	}
+	_, err = w.log.Clock(t.Context(), "NONE")
+	wantCode(t, err, events.CodeUnavailable)
+}
