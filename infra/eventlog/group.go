@@ -12,22 +12,43 @@ import (
 // errEnough ends a tail that has what it was made for.
 var errEnough = errors.New("enough")
 
+// readSingly is how many events of a group are asked for one by one: a reader that lags by a few decides sooner than with a consumer,
+// and has less to fear from whoever appends meanwhile.
+const readSingly = 16
+
 // ReadGroup gives the events behind a sequence in the fenced group of an instance, up to its last one as the leader knew it, and that
-// one's sequence, 0 for an empty group: what the next append expects. Of events only the bodies that folds need are read; what is
-// given is on disk. When the group ends at or before after, no events are given. ctx bounds the reading.
+// one's sequence, 0 for an empty group: what the next append expects. Of many events only the bodies that folds need are read. An end
+// that is given is on disk; the others may be lost with what is appended behind them. ctx bounds the reading.
 func (l *Log) ReadGroup(ctx context.Context, p events.Partition, instance string, after uint64) (recs []events.Recorded, last uint64, err error) {
 	stream, filter := events.EventsStream(p), events.DispatchFilter(p, instance)
-	m, err := l.leaderGet(ctx, stream, getRequest{LastFor: filter})
-	switch {
-	case errors.Is(err, errNoMessage):
-		return nil, 0, nil
-	case err != nil:
-		return nil, 0, fmt.Errorf("read group: %w", events.Errorf(events.CodeUnavailable, "the log did not answer").WithCause(err))
+	fail := func(err error) ([]events.Recorded, uint64, error) {
+		return nil, 0, fmt.Errorf("read group: %w", unavailable(ctx, err))
 	}
-	if last = m.Position.Sequence; last <= after {
-		return nil, last, nil
+	for last = after; len(recs) < readSingly; {
+		m, err := l.leaderGet(ctx, stream, getRequest{Seq: last + 1, NextFor: filter})
+		if errors.Is(err, errNoMessage) {
+			if len(recs) > 0 {
+				return recs, last, l.endsOnDisk(ctx, recs)
+			}
+			if end, err := l.lastOfGroup(ctx, stream, filter); err != nil || end <= after {
+				return nil, end, err
+			}
+			continue // one came between the two questions
+		}
+		if err != nil {
+			return fail(err)
+		}
+		last = m.Position.Sequence
+		recs = append(recs, l.read(m))
 	}
-	cfg := TailConfig{Stream: stream, Filters: []string{filter}, From: after + 1, HeadersOnly: true, OnDisk: true}
+	from := last
+	if last, err = l.lastOfGroup(ctx, stream, filter); err != nil {
+		return nil, 0, err
+	}
+	if last <= from {
+		return recs, from, l.endsOnDisk(ctx, recs)
+	}
+	cfg := TailConfig{Stream: stream, Filters: []string{filter}, From: from + 1, HeadersOnly: true}
 	err = l.Tail(ctx, cfg, func(_ context.Context, b Batch) error {
 		for _, rec := range b.Events {
 			if rec.Position.Sequence > last {
@@ -41,9 +62,40 @@ func (l *Log) ReadGroup(ctx context.Context, p events.Partition, instance string
 		return nil
 	})
 	if !errors.Is(err, errEnough) {
-		return nil, 0, fmt.Errorf("read group: %w", unavailable(ctx, err))
+		return fail(err)
 	}
-	return recs, last, nil
+	return recs, last, l.endsOnDisk(ctx, recs)
+}
+
+// lastOfGroup gives the last sequence of a group, 0 when it is empty.
+func (l *Log) lastOfGroup(ctx context.Context, stream, filter string) (uint64, error) {
+	m, err := l.leaderGet(ctx, stream, getRequest{LastFor: filter})
+	switch {
+	case errors.Is(err, errNoMessage):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("read group: %w", unavailable(ctx, err))
+	}
+	return m.Position.Sequence, nil
+}
+
+// read decodes what was stored; what does not decode is of an unknown type.
+func (l *Log) read(m events.Stored) events.Recorded {
+	rec, err := l.opts.Registry.Decode(m)
+	if err != nil {
+		return events.Recorded{Event: events.Event{Address: m.Subject}, Position: m.Position, Stored: m.Time}
+	}
+	return rec
+}
+
+// endsOnDisk makes durable the ends among events that were read, whoever appended them: somebody is told of them.
+func (l *Log) endsOnDisk(ctx context.Context, recs []events.Recorded) error {
+	for _, rec := range recs {
+		if events.NameOf(rec.Type) == events.NameOf(events.TypeDispatchClosed) {
+			return l.durable(ctx)
+		}
+	}
+	return nil
 }
 
 // FindQueued looks for accepted messages by id among those that a partition stored from since to until, by the server's clock, and

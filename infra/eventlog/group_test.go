@@ -51,6 +51,77 @@ func TestReadGroup(t *testing.T) {
 	}
 }
 
+// A long way is read with a consumer, and nothing is left out where the two ways meet.
+func TestReadGroupFromFarBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var want []string
+	last := uint64(0)
+	for i := range 50 {
+		id := fmt.Sprintf("s%d", i)
+		last = w.land(t, started(id, id), last)
+		want = append(want, id)
+		w.append(t, "between"+id)
+	}
+	for _, n := range []int{0, 1, 15, 16, 17, 33, 34, 35, 49, 50} {
+		after := last - 2*uint64(50-n)
+		if n == 0 {
+			after = 0
+		}
+		recs, got, err := w.log.ReadGroup(t.Context(), part, instance, after)
+		if err != nil || got != last {
+			t.Fatalf("%d read before: last %d, %v", n, got, err)
+		}
+		if diff := cmp.Diff(want[n:], eventIDs(recs)); diff != "" {
+			t.Errorf("%d read before: %s", n, diff)
+		}
+	}
+}
+
+// What somebody else appends meanwhile is read or stands behind what is given: never is the end beyond what was read.
+func TestReadGroupWhileItGrows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		last := uint64(0)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			var err error
+			if last, err = w.log.AppendFenced(context.WithoutCancel(t.Context()), part, instance, started(fmt.Sprintf("s%d", i), "n"), last); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	at := uint64(0)
+	for range 60 {
+		recs, last, err := w.log.ReadGroup(t.Context(), part, instance, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range recs {
+			if r.Prev != at {
+				t.Fatalf("after %d comes one that names %d", at, r.Prev)
+			}
+			at = r.Position.Sequence
+		}
+		if last != at {
+			t.Fatalf("the end is %d, read up to %d", last, at)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestReadGroupIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
