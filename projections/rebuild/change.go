@@ -27,6 +27,14 @@ func (r *rebuild) change(ctx context.Context) (old string, held time.Duration, e
 	if err := r.compare(ctx, r.admin, c, early); err != nil {
 		return "", 0, err
 	}
+	// What came during the comparison is read before anybody is held off for the rest.
+	at, err := r.liveAt(ctx, r.admin, "")
+	if err != nil {
+		return "", 0, err
+	}
+	if err := r.meet(ctx, at); err != nil {
+		return "", 0, err
+	}
 	hold, cancel := context.WithTimeout(ctx, r.cfg.HoldLimit)
 	defer cancel()
 	tx, err := r.admin.Begin(hold)
@@ -41,8 +49,8 @@ func (r *rebuild) change(ctx context.Context) (old string, held time.Duration, e
 		}
 	}()
 	began := time.Now()
-	at, err := r.hold(hold, tx)
-	if err != nil {
+	// The lock holds the projectors off: none moves its checkpoint until the transaction ends.
+	if at, err = r.liveAt(hold, tx, " FOR UPDATE"); err != nil {
 		return "", 0, err
 	}
 	if err := r.meet(hold, at); err != nil {
@@ -90,23 +98,23 @@ func (r *rebuild) compared(ctx context.Context) (map[events.Partition]uint64, er
 	return out, nil
 }
 
-// hold locks the live checkpoints: no projector moves them until the transaction ends.
-func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (map[events.Partition]uint64, error) {
+// liveAt reads the checkpoints of the live view, under a lock where wanted.
+func (r *rebuild) liveAt(ctx context.Context, q querier, lock string) (map[events.Partition]uint64, error) {
 	at := map[events.Partition]uint64{}
-	rows, err := tx.Query(ctx, `SELECT partition, seq FROM `+pgx.Identifier{r.cfg.Schema, "checkpoints"}.Sanitize()+
-		` WHERE view = $1 ORDER BY partition FOR UPDATE`, projector.View)
+	rows, err := q.Query(ctx, `SELECT partition, seq FROM `+pgx.Identifier{r.cfg.Schema, "checkpoints"}.Sanitize()+
+		` WHERE view = $1 ORDER BY partition`+lock, projector.View)
 	if err == nil {
 		var p int16
 		var seq int64
 		_, err = pgx.ForEachRow(rows, []any{&p, &seq}, func() error { at[events.Partition(p)] = uint64(seq); return nil })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hold projectors off: %w", err)
+		return nil, fmt.Errorf("read the live checkpoints: %w", err)
 	}
 	return at, nil
 }
 
-// meet takes the new view to where the live one is held.
+// meet takes the new view to where the live one is.
 func (r *rebuild) meet(ctx context.Context, at map[events.Partition]uint64) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for p, seq := range at {
