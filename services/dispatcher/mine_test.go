@@ -81,11 +81,37 @@ func TestR1StartThatWasNotCalledIsGivenBackAtAStop(t *testing.T) {
 	}
 }
 
+// Rule R2: a start of the same attempt that another process has put into the log, between this one's choice and its intent, is told
+// from its own by the nonce, and is not called.
+func TestR2AStartOfAnotherIsNotMine(t *testing.T) {
+	t.Parallel()
+	r, g, set := gated(t)
+	set.SkipNumbers, set.SuccessorWait = false, time.Hour
+	d, _ := r.run(set)
+	r.prime()
+	g.closed.Store(true)
+	id := r.accept(order{text: "started by another", number: "5521977776666"})
+	<-g.waiting
+	r.foreign(id, events.TypeDispatchStarted)
+	r.awaitFolded(d)
+	g.closed.Store(false)
+	g.open <- struct{}{}
+	<-time.After(time.Second) // in which nothing may happen
+	if n := r.ledger("started by another"); n != 0 {
+		t.Fatalf("called %d times\n%s", n, r.story(id))
+	}
+}
+
 // foreign appends fenced events of a first attempt with the nonce "lost nonce".
 func (r *rig) foreign(id string, types ...string) {
 	r.t.Helper()
 	s, _ := r.state(id)
 	var last uint64
+	for _, rec := range r.history() {
+		if strings.HasPrefix(rec.Type, "dispatch.") {
+			last = rec.Position.Sequence
+		}
+	}
 	for _, kind := range types {
 		ev := events.Event{Envelope: events.Envelope{Type: kind, Nonce: "lost nonce"}, Body: &events.DispatchStarted{Call: "sendText"}}
 		if kind == events.TypeDispatchUnknown {

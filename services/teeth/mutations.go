@@ -18,7 +18,7 @@ var mutations = []mutation{
 			{"services/dispatcher/turn.go", "landed = at.Nonce == s.nonce; landed &&", "landed = true; landed &&"},
 			{"services/dispatcher/turn.go", "at.State != message.AttemptOpen || at.Nonce != s.nonce {", "at.State != message.AttemptOpen {"},
 		},
-		pkg: "services/dispatcher", test: "TestR1TwoDispatchersThatBothLeadCallOnce",
+		pkg: "services/dispatcher", test: "TestR2AStartOfAnotherIsNotMine",
 	},
 	{
 		without: "R2 the search for a lost acknowledgement",
