@@ -8,7 +8,7 @@ import (
 	"pilotstatus.dev/events"
 )
 
-// Header values come as pieces of one text. A fold that kept a piece kept the text: half a gigabyte of a million pending messages.
+// Header values come as pieces of one text. A fold that kept a piece kept the text, of each pending message.
 func TestWhatIsKeptOfAnEnvelopeHoldsNoHeaders(t *testing.T) { // not parallel: it looks at the heap
 	const n, size = 200, 1 << 20
 	heap := func() uint64 {
