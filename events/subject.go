@@ -113,6 +113,16 @@ func ParseEventSubject(s string) (EventAddress, error) {
 	return a, nil
 }
 
+// FencedInstance gives the instance whose fenced group a subject falls into by the filter of the fence, also when it is none that this
+// package would build: an event there moves the group, whoever published it.
+func FencedInstance(subject string) (instance string, ok bool) {
+	t := strings.SplitN(subject, ".", 5)
+	if len(t) < 5 || t[0] != "evt" || t[3] != GroupDispatch {
+		return "", false
+	}
+	return t[2], true
+}
+
 // ReceiptSubject is where what the gateway said is stored; dots in the gateway's event name, and whatever else may not stand
 // in a token, become '-'. The name comes from outside, so any text gives a valid subject.
 func ReceiptSubject(p Partition, instance, gatewayEvent string) string {

@@ -144,3 +144,15 @@ func FuzzBuiltSubjectsParse(f *testing.F) {
 		}
 	})
 }
+
+func TestFencedInstance(t *testing.T) {
+	t.Parallel()
+	for subject, want := range map[string]string{
+		"evt.3.inst-a1.dispatch.started": "inst-a1", "evt.3.inst-a1.dispatch.Started": "inst-a1", "evt.3.inst-a1.dispatch.a.b": "inst-a1",
+		"evt.3.inst-a1.dispatch": "", "evt.3.inst-a1.instance.paused": "", "rcp.3.inst-a1.dispatch.started": "", "": "",
+	} {
+		if got, ok := events.FencedInstance(subject); got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v", subject, got, ok)
+		}
+	}
+}

@@ -15,6 +15,8 @@ import (
 func (p *tape) foreign(named bool) uint64 {
 	r := p.other(events.GroupDispatch, "delegated")
 	if !named {
+		p.log[len(p.log)-1].Address = events.EventSubject(1, instance, events.GroupDispatch, "Started.by-hand")
+		p.log[len(p.log)-1].Known, p.log[len(p.log)-1].Type = true, events.TypeDispatchStarted
 		p.log[len(p.log)-1].Prev = 0
 	}
 	return r.Position.Sequence

@@ -92,7 +92,11 @@ func (q *Queue) Rules() Rules { return q.rules }
 func (q *Queue) Apply(rec events.Recorded) {
 	addr, err := events.ParseEventSubject(rec.Address)
 	seq := rec.Position.Sequence
-	if err != nil || addr.Instance != q.instance || seq <= q.floor {
+	if err != nil { // a stranger moves the group under any name
+		addr.Instance, _ = events.FencedInstance(rec.Address)
+		addr.Group, rec.Known = events.GroupDispatch, false
+	}
+	if addr.Instance != q.instance || seq <= q.floor {
 		return
 	}
 	if rec.Time.After(q.latest) {

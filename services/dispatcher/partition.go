@@ -134,7 +134,10 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 	for _, rec := range b.Events {
 		addr, err := events.ParseEventSubject(rec.Address)
 		if err != nil {
-			continue
+			var fenced bool
+			if addr.Instance, fenced = events.FencedInstance(rec.Address); !fenced {
+				continue
+			}
 		}
 		a := p.actor(addr.Instance)
 		a.fold(rec)

@@ -69,6 +69,9 @@ func newBook(maxKept, maxHeld int) *book {
 func (b *book) apply(rec events.Recorded, now time.Time) []key {
 	addr, err := events.ParseEventSubject(rec.Address)
 	if err != nil {
+		if instance, fenced := events.FencedInstance(rec.Address); fenced { // a stranger moves the group under any name
+			b.group[instance] = max(b.group[instance], rec.Position.Sequence)
+		}
 		return nil
 	}
 	if b.first == 0 {
