@@ -25,6 +25,8 @@ type Config struct {
 	ClaimWait     time.Duration // age of a pending claim from which a repeat resolves it; default 10 s
 	ClaimReappend time.Duration // age of a pending claim from which it is looked for, not appended; default 9 min
 	SettleTimeout time.Duration // of what is written behind an append; default 2 s
+	BurstRate     float64       // requests a second that a key may make for long; default 50, below 0 any number
+	Burst         int           // requests that a key may make at once after a pause; default 100
 	ReadTimeout   time.Duration // of reading the views; default 5 s
 	Young         time.Duration // age of an id under which a miss waits for the view; default 10 s
 	ViewWait      time.Duration // how long it waits; default 2 s
@@ -53,6 +55,12 @@ func (c Config) withDefaults() Config {
 	set(&c.ClaimWait, idempotency.DefaultRules().Wait)
 	set(&c.ClaimReappend, idempotency.DefaultRules().Reappend)
 	set(&c.SettleTimeout, 2*time.Second)
+	if c.BurstRate == 0 {
+		c.BurstRate = 50
+	}
+	if c.Burst <= 0 {
+		c.Burst = 100
+	}
 	set(&c.ReadTimeout, 5*time.Second)
 	set(&c.Young, 10*time.Second)
 	set(&c.ViewWait, 2*time.Second)
@@ -68,6 +76,7 @@ type API struct {
 	ports    Ports
 	huma     huma.API
 	acceptor *acceptor
+	bursts   *bursts
 	canceler *canceler
 	handler  http.Handler
 }
@@ -86,6 +95,7 @@ func New(cfg Config, ports Ports) *API {
 		ports.NewID = func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 	}
 	a := &API{cfg: cfg.withDefaults(), ports: ports}
+	a.bursts = newBursts(max(a.cfg.BurstRate, 0), a.cfg.Burst)
 	a.acceptor = &acceptor{
 		catalog: ports.Catalog, log: ports.Log, keyring: ports.Keyring, hasher: ports.Hasher, aad: ports.AAD,
 		now: ports.Now, newID: ports.NewID, maxBehind: a.cfg.MaxBehind, maxDepth: a.cfg.BodyDepth, timeout: a.cfg.AcceptTimeout,
@@ -101,18 +111,20 @@ func New(cfg Config, ports Ports) *API {
 	}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(a.cfg))
-	a.huma.UseMiddleware(a.authenticate)
+	a.huma.UseMiddleware(a.authenticate, a.limitBurst)
 	a.registerReads()
 	a.registerSend()
 	a.registerMessage()
 	a.registerCancel()
 	a.registerHealth()
 	addWebhooks(a.huma.OpenAPI())
+	documentLimits(a.huma.OpenAPI())
 	a.serveDocs(mux)
 
 	h := normalize(routed(mux))
 	h = recoverPanics(a.cfg.Log, h)
 	h = secure(h)
+	h = limited(h)
 	a.handler = identify(&a.cfg, ports.NewID, h)
 	return a
 }

@@ -11,6 +11,7 @@ require (
 	github.com/rs/zerolog v1.35.1
 	github.com/swaggest/swgui v1.8.5
 	go.uber.org/goleak v1.3.0
+	golang.org/x/time v0.16.0
 	pilotstatus.dev/events v0.0.0
 	pilotstatus.dev/infra v0.0.0
 )

@@ -24,6 +24,7 @@ type request struct {
 	id         string
 	log        *zerolog.Logger
 	retryAfter time.Duration
+	limits     *limits
 }
 
 func requestOf(ctx context.Context) request {
@@ -40,7 +41,7 @@ func identify(cfg *Config, newID func() uuid.UUID, next http.Handler) http.Handl
 			id = hex.EncodeToString(u[:])
 		}
 		w.Header().Set("X-Request-Id", id)
-		ctx := context.WithValue(r.Context(), requestKey{}, request{id: id, log: &cfg.Log, retryAfter: cfg.RetryAfter})
+		ctx := context.WithValue(r.Context(), requestKey{}, request{id: id, log: &cfg.Log, retryAfter: cfg.RetryAfter, limits: &limits{}})
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

@@ -50,6 +50,7 @@ var problems = map[events.Code]kind{
 	CodeMethodNotAllowed:          {http.StatusMethodNotAllowed, "Method not allowed"},
 	CodeRequestTimeout:            {http.StatusRequestTimeout, "Request body too slow"},
 	CodeInProgress:                {http.StatusConflict, "The first request is not answered yet"},
+	CodeRateLimited:               {http.StatusTooManyRequests, "Too many requests"},
 	CodeKeyReused:                 {http.StatusUnprocessableEntity, "Idempotency-Key used for another request"},
 	events.CodeTooLarge:           {http.StatusRequestEntityTooLarge, "Request body too large"},
 	events.CodeNoInstance:         {http.StatusInternalServerError, "No instance configured"},
@@ -157,6 +158,9 @@ func problemOf(ctx context.Context, err error) *Problem {
 		p.header.Set("WWW-Authenticate", `ApiKey realm="pilot"`)
 	case http.StatusServiceUnavailable:
 		p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(req.retryAfter.Seconds())))))
+	}
+	if k.status == http.StatusTooManyRequests {
+		p.header.Set("Retry-After", strconv.Itoa(seconds(req.limits.wait())))
 	}
 	if code == CodeInProgress { // most requests end in milliseconds
 		p.header.Set("Retry-After", "1")

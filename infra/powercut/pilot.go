@@ -74,7 +74,7 @@ func (p *pilot) start(ctx context.Context) error {
 	}
 	defer func() { _ = logs.Close() }() // the process has its own
 	//nolint:gosec // the binary under test
-	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.bin, "up", "--demo", "--data-dir", p.data, "--nats-sync", p.sync,
+	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.bin, "up", "--demo", "--burst-rate=-1", "--data-dir", p.data, "--nats-sync", p.sync,
 		"--nats-port", strconv.Itoa(p.nats), "--http-addr", p.api, "--ingest-addr", p.ingest, "--hook-addr", p.hooks,
 		"--gateway-url", p.gateway, "--gateway-key", p.key, "--log-level", "warn",
 		"--successor-wait", "2s", "--send-limit", "1500ms", "--intent-budget", "1s", "--look-ups", "200ms,500ms", "--quiet", "100ms", "--presumed-after", "1s")

@@ -58,6 +58,8 @@ type Config struct {
 
 	AcceptLimit    time.Duration   `help:"How long a send waits for the log before it is answered 503." default:"20s" env:"PILOT_ACCEPT_LIMIT"`
 	ClaimWait      time.Duration   `help:"Age of an Idempotency-Key whose request has no result, from which a repeat resolves it; before, it is answered 409." default:"10s" env:"PILOT_CLAIM_WAIT"`
+	BurstRate      float64         `help:"Requests a second that an API key may make for long, in each process; below 0 any number." default:"50" env:"PILOT_BURST_RATE"`
+	Burst          int             `help:"Requests that an API key may make at once after a pause." default:"100" env:"PILOT_BURST"`
 	IntentBudget   time.Duration   `help:"Age of an intent after which it is no longer called." default:"2s" env:"PILOT_INTENT_BUDGET"`
 	SendLimit      time.Duration   `help:"Limit of a send, counted from its intent." default:"15s" env:"PILOT_SEND_LIMIT"`
 	NumberLimit    time.Duration   `help:"Limit of a number check." default:"10s" env:"PILOT_NUMBER_LIMIT"`
@@ -146,7 +148,8 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Str("postgres_url", secret(c.PostgresURL)).Int("postgres_port", c.PostgresPort).Str("schema", c.Schema).
 		Str("http_addr", c.HTTPAddr).Str("ingest_addr", c.IngestAddr).Str("ingest_url", c.IngestURL).Str("metrics_addr", c.MetricsAddr).
 		Str("master_key_file", c.MasterKeyPath()).Bool("allow_loopback_endpoints", c.AllowLoopbackEndpoints).
-		Stringer("accept_limit", c.AcceptLimit).Stringer("claim_wait", c.ClaimWait).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
+		Stringer("accept_limit", c.AcceptLimit).Stringer("claim_wait", c.ClaimWait).
+		Float64("burst_rate", c.BurstRate).Int("burst", c.Burst).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
 		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Stringer("receipts_grace", c.ReceiptsGrace).
@@ -180,9 +183,9 @@ func Defaults() (Config, error) {
 }
 
 // Local makes the configuration that of a process that stands alone: everything embedded, in dir, on free loopback ports,
-// with customer webhooks to loopback allowed.
+// with customer webhooks to loopback allowed and no limit to bursts.
 func (c *Config) Local(dir string) {
 	c.DataDir, c.MasterKeyFile, c.NATSURL, c.PostgresURL = dir, "", "", ""
 	c.NATSPort, c.PostgresPort, c.HTTPAddr, c.IngestAddr, c.IngestURL = 0, 0, "127.0.0.1:0", "127.0.0.1:0", ""
-	c.AllowLoopbackEndpoints, c.ContextFile = true, false
+	c.AllowLoopbackEndpoints, c.ContextFile, c.BurstRate = true, false, -1
 }

@@ -118,7 +118,7 @@ func (d *deployment) start(ctx context.Context, name, arm string) error {
 	p, err := spawn(d.binary, d.dir, fmt.Sprintf("%s.%d", name, d.starts[name]), arm, role,
 		"--data-dir", filepath.Join(d.dir, name), "--master-key-file", filepath.Join(d.dir, "platform", "master.key"),
 		"--nats-url", d.platform.URLs().NATS, "--partitions", fmt.Sprint(partitions), "--postgres-url", d.postgres.URL(),
-		"--http-addr", d.api, "--ingest-addr", d.ingest, "--allow-loopback-endpoints",
+		"--http-addr", d.api, "--ingest-addr", d.ingest, "--allow-loopback-endpoints", "--burst-rate=-1",
 		"--intent-budget", budget.String(), "--send-limit", callLimit.String(), "--successor-wait", successorWait.String(),
 		"--look-ups", "200ms,600ms", "--quiet", "100ms", "--presumed-after", presumedAfter.String(), "--probe-every", "500ms",
 		"--hook-waits", "500ms,1s,2s,5s", "--receipts-grace", "2s", "--snapshot-every", fmt.Sprint(snapshotEvery), "--log-level", "info", "--log-format", "json",
