@@ -106,8 +106,8 @@ up: build ## Run all roles with demo data on 8080 and 4222, until Ctrl-C
 bench: build ## Measure this machine: acceptance, latency, delivery (a minute)
 	bin/pilot bench $(ARGS)
 
-bench-log: build ## Measure on a log of EVENTS events (a million): start, rebuild, audit; and a thousand instances (minutes, 4 GB of disk)
-	bin/pilot bench --figures thousand,start,rebuild,audit --events $(EVENTS) $(ARGS)
+bench-log: build ## Measure on a log of EVENTS events (a million): start, rebuild, audit; 100,000 scheduled messages; and a thousand instances (minutes, 4 GB of disk)
+	bin/pilot bench --figures thousand,start,scheduled,rebuild,audit --events $(EVENTS) $(ARGS)
 
 crash: build ## Kill and stop real processes at every failpoint, SEEDS times
 	bin/pilot crash --seeds $(SEEDS) $(ARGS)

@@ -24,6 +24,7 @@ const (
 	Delivered = "delivered" // the whole way to the receipt in the log
 	Thousand  = "thousand"  // the same over a thousand instances
 	Start     = "start"     // a dispatcher that starts with a large log of pending messages
+	Scheduled = "scheduled" // the same with messages scheduled over the whole horizon
 	Rebuild   = "rebuild"   // making the views of a large log, and replacing live ones
 	Audit     = "audit"     // auditing a large log with its views
 )
@@ -37,6 +38,7 @@ type Settings struct {
 	Accept    time.Duration // how long acceptance is measured
 	Idle      int           // messages of the idle figure, one after the other
 	Events    int           // of a large log
+	Scheduled int           // messages of the scheduled figure
 	Binary    string        // this program: what works on a large log is measured in processes of its own
 }
 
@@ -77,6 +79,7 @@ func Run(ctx context.Context, dir string, s Settings, out io.Writer, log zerolog
 		{"sent", sent, s.wants(Accept, Idle, Delivered)},
 		{"thousand", thousand, s.wants(Thousand)},
 		{"start", start, s.wants(Start)},
+		{"scheduled", scheduled, s.wants(Scheduled)},
 		{"views", views, s.wants(Rebuild, Audit)},
 	} {
 		if !part.wanted {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,49 +24,54 @@ const (
 	startLives     = 3
 )
 
-// start measures a dispatcher, in a process of its own, that starts while as many messages are pending as the log has events: first it folds the whole log,
-// then, stopped in order, it goes on at its snapshots. Every message is scheduled for later, so that none leaves meanwhile.
-func start(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) (err error) {
+// start measures a dispatcher that starts while as many messages are pending as the log has events. Every message is scheduled for
+// later, so that none leaves meanwhile.
+func start(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
+	later := time.Now().UTC().Truncate(time.Second).Add(24 * time.Hour)
+	return starts(ctx, dir, s, "start", s.Events, func(int) time.Time { return later }, say, log)
+}
+
+// scheduled measures the same with messages that wait for different times, spread over as long ahead as a message may be scheduled.
+func scheduled(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
+	first := time.Now().UTC().Truncate(time.Second).Add(time.Hour)
+	step := (events.MaxHorizon - 2*time.Hour) / time.Duration(max(s.Scheduled, 1))
+	return starts(ctx, dir, s, Scheduled, s.Scheduled, func(i int) time.Time {
+		return first.Add(time.Duration(i) * step).Truncate(time.Millisecond)
+	}, say, log)
+}
+
+// starts measures a dispatcher over n pending messages: first it folds the whole log, then, stopped in order, it goes on at its
+// snapshots.
+func starts(ctx context.Context, dir string, s Settings, name string, n int, due func(i int) time.Time, say func(...Figure) error, log zerolog.Logger) (err error) {
 	m, err := newMade(ctx, dir, startInstances, false, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.close(ctx)) }()
-	later := time.Now().UTC().Truncate(time.Second).Add(24 * time.Hour)
-	if err := m.fill(ctx, s.Events, func(t *teller) error { _, err := t.accept(later); return err }); err != nil {
+	var next atomic.Int64 // partitions are written side by side
+	if err := m.fill(ctx, n, func(t *teller) error { _, err := t.accept(due(int(next.Add(1) - 1))); return err }); err != nil {
 		return err
 	}
 	if err := m.up(ctx, natsserver.SyncAlways); err != nil {
 		return err
 	}
-	if err := say(Figure{"start_pending", float64(m.stored()), "messages"}); err != nil {
+	if err := say(Figure{name + "_pending", float64(m.stored()), "messages"}); err != nil {
 		return err
 	}
-	figures, err := m.startOnce(ctx, s.Binary, "start_cold")
-	if err != nil {
-		return err
-	}
-	if err := say(figures...); err != nil {
-		return err
-	}
-	// An orderly stop leaves whole snapshots, unless the disk is too busy to take them in time: then another life does. Without them the
-	// second start would measure the same again.
-	for lives := 1; ; lives++ {
-		err := m.haveSnapshots(ctx)
-		if err == nil {
-			break
-		}
-		if lives == startLives {
+	for _, from := range []string{name + "_cold", name + "_snapshot"} {
+		figures, err := m.startOnce(ctx, s.Binary, from)
+		if err != nil {
 			return err
 		}
-		if _, err := m.startOnce(ctx, s.Binary, "start"); err != nil {
+		if err := say(figures...); err != nil {
+			return err
+		}
+		// The first life leaves whole snapshots; without them the second would measure the same again.
+		if err := m.haveSnapshots(ctx); err != nil {
 			return err
 		}
 	}
-	if figures, err = m.startOnce(ctx, s.Binary, "start_snapshot"); err != nil {
-		return err
-	}
-	return say(figures...)
+	return nil
 }
 
 func (m *made) startOnce(ctx context.Context, binary, name string) ([]Figure, error) {

@@ -11,8 +11,9 @@ import (
 )
 
 type benchCmd struct {
-	Figures   []string      `help:"What is measured: ${enum}. The last three work on a log of their own." enum:"accept,idle,delivered,thousand,start,rebuild,audit" default:"accept,idle,delivered"`
+	Figures   []string      `help:"What is measured: ${enum}. The last four work on a log of their own." enum:"accept,idle,delivered,thousand,start,scheduled,rebuild,audit" default:"accept,idle,delivered"`
 	Events    int           `help:"Events of the log that start, rebuild and audit work on: pending messages for start." default:"1000000"`
+	Scheduled int           `help:"Messages of the scheduled figure, over 90 days." default:"100000"`
 	Clients   int           `help:"Parallel clients." default:"32"`
 	Instances int           `help:"Unpaced instances of accept, idle and delivered." default:"50"`
 	Messages  int           `help:"Messages of the delivered figures." default:"10000"`
@@ -50,6 +51,6 @@ func (c *benchCmd) Run(s *session) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	return bench.Run(s.ctx, dir, bench.Settings{
-		Figures: c.Figures, Events: c.Events, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
+		Figures: c.Figures, Events: c.Events, Scheduled: c.Scheduled, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
 	}, s.stdout, logger(c.LogLevel, "console", s.stderr))
 }
