@@ -55,8 +55,8 @@ func postBody(ctx context.Context, api, key, idem string, fields map[string]any)
 	return p, json.Unmarshal(raw, &p.body)
 }
 
-// secondAPI starts an API in front of the rig's log, as another process would.
-func (r *rig) secondAPI() *app.App {
+// apiBeside starts an API in front of the rig's log, as another process would.
+func (r *rig) apiBeside() *app.App {
 	r.t.Helper()
 	cfg := r.cfg
 	cfg.NATSURL, cfg.MasterKeyFile, cfg.HTTPAddr = r.app.URLs().NATS, r.cfg.MasterKeyPath(), "127.0.0.1:0"
@@ -78,7 +78,7 @@ func (r *rig) secondAPI() *app.App {
 func TestCase66FiftyPostsWithOneKeyAtTwoProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	urls := []string{r.app.URLs().API, r.secondAPI().URLs().API}
+	urls := []string{r.app.URLs().API, r.apiBeside().URLs().API}
 	var mu sync.Mutex
 	ids, fresh, conflicts := map[any]bool{}, 0, 0
 	var all sync.WaitGroup
