@@ -22,14 +22,24 @@ import (
 
 // fakeReads are lists and figures.
 type fakeReads struct {
-	lists fakeLists
+	lists      fakeLists
+	deliveries fakeDeliveries
 }
 
 func noReads() fakeReads {
-	return fakeReads{lists: func(Scope, MessageFilter, ListPlace, int) ([]MessageView, error) { return nil, nil }}
+	return fakeReads{
+		lists:      func(Scope, MessageFilter, ListPlace, int) ([]MessageView, error) { return nil, nil },
+		deliveries: func(string, string, int) ([]DeliveryView, error) { return nil, nil },
+	}
 }
 
-func (f fakeReads) ports() Reads { return Reads{Lists: f.lists} }
+func (f fakeReads) ports() Reads { return Reads{Lists: f.lists, Deliveries: f.deliveries} }
+
+type fakeDeliveries func(tenant, endpoint string, limit int) ([]DeliveryView, error)
+
+func (f fakeDeliveries) Deliveries(_ context.Context, tenant, endpoint string, limit int) ([]DeliveryView, error) {
+	return f(tenant, endpoint, limit)
+}
 
 type fakeLists func(s Scope, f MessageFilter, after ListPlace, limit int) ([]MessageView, error)
 

@@ -167,7 +167,15 @@ type TimelineEntry struct {
 
 // Reads are the ports of lists and figures.
 type Reads struct {
-	Lists Lists
+	Lists      Lists
+	Deliveries Deliveries
+}
+
+// Deliveries lists tries to tell customers' endpoints. Errors are those of Views.
+type Deliveries interface {
+	// Deliveries gives the newest tries to tell an endpoint of a tenant, at most limit, the newest first. An endpoint of another
+	// tenant has none.
+	Deliveries(ctx context.Context, tenant, endpoint string, limit int) ([]DeliveryView, error)
 }
 
 // Lists lists what was projected, inside a scope. Errors are those of Views.

@@ -2,7 +2,7 @@ package api
 
 // registerReads adds the routes of lists and figures.
 func (a *API) registerReads() {
-	if a.ports.Reads.Lists == nil {
+	if r := a.ports.Reads; r.Lists == nil || r.Deliveries == nil {
 		panic("api: a required port is missing")
 	}
 	a.registerList()

@@ -49,6 +49,8 @@ type HookAttempt struct {
 	Reason     string    `json:"reason,omitempty"` // readable, never personal data
 	ElapsedMS  int64     `json:"elapsedMs"`
 	NextAt     time.Time `json:"nextAt,omitzero"`
+	// Delivery is what the body of the try was made from; nil in tries recorded before it was kept.
+	Delivery *HookDelivery `json:"delivery,omitempty"`
 }
 
 func hookSpecs() []Spec {

@@ -52,8 +52,8 @@ func timedOut(ctx context.Context, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
-// passing reports whether the same work may succeed later without anybody changing it.
-func passing(err error) bool {
+// Passing reports whether the same work may succeed later without anybody changing it.
+func Passing(err error) bool {
 	var behind *BehindError
 	var diverged *DivergedError
 	if errors.As(err, &behind) || errors.As(err, &diverged) {

@@ -32,7 +32,7 @@ func (p *Projector) Run(ctx context.Context, partition events.Partition, src Sou
 		if ctx.Err() != nil {
 			break
 		}
-		if !passing(err) {
+		if !Passing(err) {
 			return fmt.Errorf("run projector of partition %s: %w", partition, err)
 		}
 		if r.progressed {

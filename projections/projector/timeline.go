@@ -87,6 +87,9 @@ func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
+// Text makes s storable, as every text of the views is.
+func Text(s string) string { return text(s) }
+
 // storable reports whether an id can be a key. One that cannot was not made by any writer of ours.
 func storable(id string) bool { return id != "" && text(id) == id }
 

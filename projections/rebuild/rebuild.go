@@ -18,6 +18,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/postgres"
+	"pilotstatus.dev/projections/deliveries"
 	"pilotstatus.dev/projections/projector"
 	"pilotstatus.dev/projections/schema"
 )
@@ -28,6 +29,8 @@ type Config struct {
 	Schema     string // the live one
 	Partitions []events.Partition
 	Source     projector.Source
+	// Deliveries is HOOKLOG: the new table of deliveries is filled before the switch, and not compared. With nil it is filled after it.
+	Deliveries deliveries.Source
 	// NoVerify puts the new tables in place without comparing them with the live ones: after a correction of the fold they
 	// are meant to differ.
 	NoVerify bool
@@ -139,6 +142,11 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
 	if err := r.fill(ctx); err != nil {
 		return Result{}, err
+	}
+	if cfg.Deliveries != nil {
+		if err := deliveries.New(r.pool, deliveries.Config{}).Fill(ctx, cfg.Deliveries); err != nil {
+			return Result{}, err
+		}
 	}
 	return r.finish(ctx)
 }

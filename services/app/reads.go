@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"pilotstatus.dev/api"
+	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/projections/deliveries"
+	"pilotstatus.dev/projections/schema"
 	"pilotstatus.dev/projections/views"
 )
 
@@ -12,7 +15,7 @@ type apiReads struct{ views *views.Views }
 
 func (a *App) reads() api.Reads {
 	r := apiReads{a.views()}
-	return api.Reads{Lists: r}
+	return api.Reads{Lists: r, Deliveries: r}
 }
 
 func (r apiReads) Messages(ctx context.Context, s api.Scope, f api.MessageFilter, after api.ListPlace, limit int) ([]api.MessageView, error) {
@@ -25,4 +28,27 @@ func (r apiReads) Messages(ctx context.Context, s api.Scope, f api.MessageFilter
 		out[i] = messageView(m)
 	}
 	return out, nil
+}
+
+func (r apiReads) Deliveries(ctx context.Context, tenant, endpoint string, limit int) ([]api.DeliveryView, error) {
+	rows, err := r.views.Deliveries(ctx, tenant, endpoint, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.DeliveryView, len(rows))
+	for i, d := range rows {
+		out[i] = api.DeliveryView(d)
+	}
+	return out, nil
+}
+
+// startDeliveries keeps the view of tries to tell customers.
+func (a *App) startDeliveries(ctx context.Context, log *eventlog.Log) {
+	p := deliveries.New(a.p.pool, deliveries.Config{Logger: a.log})
+	a.sup.start(ctx, "projector-deliveries", func(ctx context.Context) error {
+		if err := schema.Migrate(ctx, a.p.postgresURL, a.p.cfg.Schema); err != nil {
+			return err
+		}
+		return p.Run(ctx, deliveries.Stream{Log: log})
+	})
 }

@@ -60,6 +60,7 @@ func startProjector(ctx context.Context, a *App) error {
 		}
 		return pr.Run(ctx, p, source{logs[p]})
 	})
+	a.startDeliveries(ctx, logs[0])
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"pilotstatus.dev/projections/deliveries"
 	"pilotstatus.dev/projections/rebuild"
 	"pilotstatus.dev/services/bench"
 )
@@ -47,7 +48,7 @@ func (c *rebuildCmd) Run(s *session) (err error) {
 		}
 	}
 	res, err := rebuild.Run(s.ctx, rebuild.Config{
-		URL: url, Schema: c.Schema, Partitions: parts, Source: rebuild.Streams{Log: l},
+		URL: url, Schema: c.Schema, Partitions: parts, Source: rebuild.Streams{Log: l}, Deliveries: deliveries.Stream{Log: l},
 		NoVerify: c.NoVerify, KeepOld: c.KeepOld, HoldLimit: c.Hold, Logger: log,
 		OnProgress: func(p rebuild.Progress) { fmt.Fprintln(s.stderr, progressLine(p)) },
 	})

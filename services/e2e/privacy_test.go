@@ -89,7 +89,7 @@ func (r *rig) cleanPostgres() {
 		r.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(r.t.Context()) }()
-	for _, table := range []string{"messages", "timeline", "attempts", "checkpoints"} {
+	for _, table := range []string{"messages", "timeline", "attempts", "deliveries", "checkpoints"} {
 		rows, err := conn.Query(r.t.Context(), "SELECT to_jsonb(x)::text FROM "+r.cfg.Schema+"."+table+" x")
 		if err != nil {
 			r.t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/apikey"
 	"pilotstatus.dev/services/control"
@@ -177,4 +179,23 @@ func (r *rig) reads() (byID, lists []string) {
 		}
 	}
 	return byID, lists
+}
+
+// Each try to tell an endpoint is in the views soon, with what its body was made from.
+func TestTriesToTellAreKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.send("kept")
+	r.awaitHook(id, "message.read")
+	conn, err := pgx.Connect(t.Context(), r.cfg.PostgresURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	var tries int
+	eventually(t, "tries", func() bool {
+		err = conn.QueryRow(t.Context(), `SELECT count(*) FROM `+r.cfg.Schema+`.deliveries
+			WHERE message_id = $1 AND result = 'succeeded' AND http_status BETWEEN 200 AND 299 AND delivery->>'event' = event`, id).Scan(&tries)
+		return err == nil && tries == 3
+	}, func() string { return fmt.Sprint(tries, err) })
 }

@@ -118,7 +118,7 @@ func (w *Worker) settle(ctx context.Context, d *eventlog.Delivery, body events.H
 		Address: events.HookLogSubject(body.Endpoint, result),
 		Body: &events.HookAttempt{
 			Endpoint: body.Endpoint, Event: body.Event, MessageID: body.MessageID, Attempt: number, HTTPStatus: a.status, Reason: reason,
-			ElapsedMS: a.elapsed.Milliseconds(), NextAt: next,
+			ElapsedMS: a.elapsed.Milliseconds(), NextAt: next, Delivery: &body,
 		},
 	})
 	if err != nil {
