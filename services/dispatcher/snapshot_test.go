@@ -162,6 +162,7 @@ func TestUnusableSnapshotsArePassedOver(t *testing.T) {
 			}
 			d, stop := r.run(quick())
 			r.awaitFolded(d)
+			eventually(t, "leads", d.Leading, nil) // who never led keeps none
 			stop()
 			if n := store.puts.Load(); n != 2 {
 				t.Errorf("%d snapshots: the unusable one was used", n)
