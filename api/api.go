@@ -32,7 +32,21 @@ type Config struct {
 	ViewWait      time.Duration // how long it waits; default 2 s
 	CheckTimeout  time.Duration // of each check of readiness; default 2 s
 	RetryAfter    time.Duration // told with 503, whole seconds; default 2 s
+
+	// Only leaves the routes of customers (OnlyAdmin) or of operators (OnlyCustomers) out; empty serves both.
+	Only Audience
+	// AllowLoopback lets endpoints be on this machine and use plain http: for demonstrations and tests.
+	AllowLoopback bool
 }
+
+// Audience is whom routes are for.
+type Audience string
+
+// The audiences that can be served alone, each on a listener of its own.
+const (
+	OnlyCustomers Audience = "customers"
+	OnlyAdmin     Audience = "admin"
+)
 
 func (c Config) withDefaults() Config {
 	set := func(d *time.Duration, v time.Duration) {
@@ -78,6 +92,7 @@ type API struct {
 	acceptor *acceptor
 	bursts   *bursts
 	canceler *canceler
+	writer   *writer // nil without Ports.Control
 	handler  http.Handler
 }
 
@@ -112,12 +127,20 @@ func New(cfg Config, ports Ports) *API {
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(a.cfg))
 	a.huma.UseMiddleware(a.authenticate, a.limitBurst)
-	a.registerReads()
-	a.registerSend()
-	a.registerMessage()
-	a.registerCancel()
+	if ports.Control != nil {
+		a.writer = newWriter(ports.Control, ports.Catalog, a.cfg.AcceptTimeout, a.cfg.MaxBehind)
+	}
+	if a.cfg.Only != OnlyAdmin {
+		a.registerReads()
+		a.registerSend()
+		a.registerMessage()
+		a.registerCancel()
+		addWebhooks(a.huma.OpenAPI())
+	}
+	if a.writer != nil && a.cfg.Only != OnlyCustomers {
+		a.registerAdmin()
+	}
 	a.registerHealth()
-	addWebhooks(a.huma.OpenAPI())
 	documentLimits(a.huma.OpenAPI())
 	a.serveDocs(mux)
 

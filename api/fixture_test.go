@@ -147,6 +147,7 @@ type fixture struct {
 	reads   fakeReads
 	checks  []Check
 	cfg     Config
+	ports   func(*Ports) // changes them before the start
 	now     time.Time
 
 	logged   syncBuffer
@@ -202,7 +203,7 @@ func miss() error { return events.Errorf(events.CodeNotFound, "no message with t
 // start serves the API as it is set up now.
 func (f *fixture) start() *fixture {
 	f.t.Helper()
-	a := New(f.cfg, Ports{
+	ports := Ports{
 		Catalog: f.catalog, Log: f.log, Keyring: f.keyring, Hasher: f.hasher, Views: f.views, Heads: f.heads, Checks: f.checks,
 		Records: f.records, Fence: f.fence, Finder: f.finder, Claims: f.claims, Recall: f.recall,
 		Reads: f.reads.ports(),
@@ -216,7 +217,12 @@ func (f *fixture) start() *fixture {
 			}
 			return u
 		},
-	})
+	}
+	ports.Control, ports.Secrets, ports.Eraser = &memoryControl{fakeCatalog: *f.catalog}, memorySecrets{}, &memoryEraser{}
+	if f.ports != nil {
+		f.ports(&ports)
+	}
+	a := New(f.cfg, ports)
 	f.server = httptest.NewUnstartedServer(nil)
 	f.server.Config = NewServer("", a)
 	f.server.Start()

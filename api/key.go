@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,12 +59,48 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	if keys > 1 { // which of them is meant would be a guess
 		raw = ""
 	}
-	caller, err := a.caller(raw)
+	ctx, err := a.admit(ctx, raw)
 	if err != nil {
 		_ = huma.WriteErr(a.huma, ctx, 0, "", err) // the caller went away
 		return
 	}
-	next(huma.WithValue(ctx, callerKey{}, caller))
+	next(ctx)
+}
+
+// admit finds who a raw key stands for, of those the operation is for, and whether it has the operation's scopes.
+func (a *API) admit(ctx huma.Context, raw string) (huma.Context, error) {
+	if scopes, of := needs(ctx, operatorScheme); of {
+		o, err := a.operator(raw)
+		if err != nil {
+			return ctx, err
+		}
+		return huma.WithValue(ctx, operatorKey{}, o), scoped(scopes, func(s string) bool { return slices.Contains(o.Scopes, s) })
+	}
+	caller, err := a.caller(raw)
+	if err != nil {
+		return ctx, err
+	}
+	scopes, _ := needs(ctx, schemeName)
+	return huma.WithValue(ctx, callerKey{}, caller), scoped(scopes, caller.Key.May)
+}
+
+// needs gives the scopes that the operation of a request declares under a scheme.
+func needs(ctx huma.Context, scheme string) (scopes []string, declared bool) {
+	for _, s := range ctx.Operation().Security {
+		if scopes, declared = s[scheme]; declared {
+			return scopes, true
+		}
+	}
+	return nil, false
+}
+
+func scoped(scopes []string, may func(string) bool) error {
+	for _, s := range scopes {
+		if !may(s) {
+			return events.Errorf(CodeInsufficientScope, "The key lacks the scope %s.", s).WithDetails("scope", s)
+		}
+	}
+	return nil
 }
 
 // caller finds who a raw key stands for.

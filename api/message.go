@@ -67,17 +67,17 @@ type timelineOutput struct{ Body Timeline }
 
 func (a *API) registerMessage() {
 	responses := func() map[string]*huma.Response {
-		return a.problemResponses(events.CodeUnauthorized, CodeTenantSuspended, events.CodeNotFound, events.CodeInternal,
+		return a.problemResponses(events.CodeUnauthorized, CodeInsufficientScope, CodeTenantSuspended, events.CodeNotFound, events.CodeInternal,
 			events.CodeUnavailable)
 	}
 	huma.Register(a.huma, huma.Operation{
 		OperationID: "getMessage", Method: http.MethodGet, Path: "/v1/messages/{id}", Summary: "Read a message",
 		Description: "A message that was accepted a moment ago is found, or the answer is 503: never a wrong 404.",
-		Tags:        []string{"messages"}, Security: keySecurity(), Responses: responses(),
+		Tags:        []string{"messages"}, Security: keySecurity(events.ScopeRead), Responses: responses(),
 	}, a.getMessage)
 	huma.Register(a.huma, huma.Operation{
 		OperationID: "getMessageEvents", Method: http.MethodGet, Path: "/v1/messages/{id}/events",
-		Summary: "Read what happened to a message", Tags: []string{"messages"}, Security: keySecurity(), Responses: responses(),
+		Summary: "Read what happened to a message", Tags: []string{"messages"}, Security: keySecurity(events.ScopeRead), Responses: responses(),
 	}, a.getEvents)
 }
 

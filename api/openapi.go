@@ -25,12 +25,16 @@ func document(cfg Config) huma.Config {
 	c.Servers = []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The same, for /v1 paths."}}
 	c.Tags = []*huma.Tag{{Name: "messages"}, {Name: "health"}, {Name: "webhooks"}}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		schemeName: {Type: "apiKey", In: "header", Name: headerName, Description: "ps_live_… or ps_test_…"},
+		schemeName:     {Type: "apiKey", In: "header", Name: headerName, Description: "ps_live_… or ps_test_…, with the scope of the operation."},
+		operatorScheme: {Type: "apiKey", In: "header", Name: headerName, Description: "ps_oper_…, with the scope of the operation."},
 	}
 	return c
 }
 
-func keySecurity() []map[string][]string { return []map[string][]string{{schemeName: {}}} }
+// keySecurity needs a customer's key; with scopes one that has each of them.
+func keySecurity(scopes ...string) []map[string][]string {
+	return []map[string][]string{{schemeName: append([]string{}, scopes...)}}
+}
 
 func schemaOf[T any](r huma.Registry) *huma.Schema {
 	return r.Schema(reflect.TypeFor[T](), true, reflect.TypeFor[T]().Name())

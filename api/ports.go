@@ -41,6 +41,31 @@ type Keyring interface {
 	Open(ctx context.Context, tenant string, sealed events.Sealed, aad []byte) ([]byte, error)
 }
 
+// Control writes to the control plane and knows its history. Errors as of Log, and CONFLICT.
+type Control interface {
+	// Append records an event of an entity when CONTROL ends at expected, and gives its sequence; CONFLICT when it does not.
+	// body is an *events.Defined or an *events.Removed that fits the type. UNAVAILABLE means that the result is not known.
+	Append(ctx context.Context, kind, id, eventType string, body any, expected uint64) (sequence uint64, err error)
+	// Await returns when the catalog of this process has taken in the sequence.
+	Await(ctx context.Context, sequence uint64) error
+	// CatchUp returns when the catalog has taken in everything that CONTROL holds now.
+	CatchUp(ctx context.Context) error
+	// History gives the events of an entity behind a sequence, the oldest first and at most limit.
+	History(ctx context.Context, kind, id string, after uint64, limit int) ([]events.Recorded, error)
+}
+
+// Secrets seals secrets of the control plane, each bound to its entity. Errors as of Keyring.
+type Secrets interface {
+	Seal(ctx context.Context, entity string, secret []byte) (events.Sealed, error)
+	// SealIngress gives the instance with what its gateway must present to hand in receipts.
+	SealIngress(ctx context.Context, in events.Instance, s events.IngressSecret) (events.Instance, error)
+}
+
+// Eraser destroys data keys: what was sealed under one is gone for good. One that is not there is no error.
+type Eraser interface {
+	Erase(ctx context.Context, tenant, keyID string) error
+}
+
 // Hasher makes keyed hashes of personal data that can be compared inside a tenant but not reversed. Errors as of Keyring.
 type Hasher interface {
 	Hash(ctx context.Context, tenant, purpose string, data []byte) (string, error)
@@ -108,6 +133,10 @@ type Ports struct {
 	Finder  Finder
 	Claims  Claims
 	Recall  Recall
+	// Control, Secrets and Eraser serve the routes of operators; without Control there are none.
+	Control Control
+	Secrets Secrets
+	Eraser  Eraser
 	Checks  []Check
 	Now     func() time.Time
 	NewID   func() uuid.UUID // UUIDv7

@@ -7,11 +7,14 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/policy"
 )
 
 // Codes of the HTTP edge itself; the others are in package events.
@@ -23,6 +26,11 @@ const (
 	CodeMediaNotSupported      events.Code = "MEDIA_NOT_SUPPORTED"      // media is not sent
 	CodeMethodNotAllowed       events.Code = "METHOD_NOT_ALLOWED"       // the route exists with another method
 	CodeRequestTimeout         events.Code = "REQUEST_TIMEOUT"          // the body did not arrive in time
+	CodeInsufficientScope      events.Code = "INSUFFICIENT_SCOPE"       // the key is valid and may not do this
+	CodePreconditionRequired   events.Code = "PRECONDITION_REQUIRED"    // a change must name the version that it changes
+	CodePreconditionFailed     events.Code = "PRECONDITION_FAILED"      // the entity has another version
+	CodeAlreadyExists          events.Code = "ALREADY_EXISTS"           // the id has, or had, an entity
+	CodeInUse                  events.Code = "IN_USE"                   // others need the entity; details.kinds
 )
 
 type kind struct {
@@ -47,6 +55,12 @@ var problems = map[events.Code]kind{
 	events.CodeTemplateNotFound:   {http.StatusNotFound, "Template not found"},
 	events.CodeNotApproved:        {http.StatusNotFound, "Template has no approved version"},
 	events.CodeNotFound:           {http.StatusNotFound, "Not found"},
+	CodeInsufficientScope:         {http.StatusForbidden, "The key lacks a scope"},
+	events.CodeConflict:           {http.StatusConflict, "Not possible as it is now"},
+	CodeAlreadyExists:             {http.StatusConflict, "Already exists"},
+	CodeInUse:                     {http.StatusConflict, "Used by others"},
+	CodePreconditionFailed:        {http.StatusPreconditionFailed, "Changed since it was read"},
+	CodePreconditionRequired:      {http.StatusPreconditionRequired, "A version must be named"},
 	CodeMethodNotAllowed:          {http.StatusMethodNotAllowed, "Method not allowed"},
 	CodeRequestTimeout:            {http.StatusRequestTimeout, "Request body too slow"},
 	CodeInProgress:                {http.StatusConflict, "The first request is not answered yet"},
@@ -109,7 +123,7 @@ func translate(status int, errs []error) error {
 		}
 		var place huma.ErrorDetailer
 		if errors.As(err, &place) {
-			faults = append(faults, events.FieldError{Field: place.ErrorDetail().Location, Rule: ruleInvalid})
+			faults = append(faults, humaFault(place.ErrorDetail()))
 		}
 	}
 	switch status {
@@ -126,6 +140,33 @@ func translate(status int, errs []error) error {
 	default:
 		return errors.Join(errs...)
 	}
+}
+
+// humaFault takes place and rule of what huma found, and leaves its words and the value, which may repeat the input.
+func humaFault(d *huma.ErrorDetail) events.FieldError {
+	f := events.FieldError{Field: d.Location, Rule: ruleInvalid}
+	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
+	if rest, ok := strings.CutPrefix(d.Message, before); ok && strings.HasSuffix(rest, after) {
+		return events.FieldError{Field: d.Location + "." + strings.TrimSuffix(rest, after), Rule: ruleRequired}
+	}
+	for message, rule := range map[string]string{
+		validation.MsgUnexpectedProperty: ruleUnknownField, validation.MsgExpectedString: ruleWrongType, validation.MsgExpectedObject: ruleWrongType,
+		validation.MsgExpectedArray: ruleWrongType, validation.MsgExpectedBoolean: ruleWrongType, validation.MsgExpectedNumber: ruleWrongType,
+		validation.MsgExpectedInteger: ruleWrongType, validation.MsgExpectedRFC3339DateTime: ruleDateTime,
+	} {
+		if d.Message == message {
+			f.Rule = rule
+		}
+	}
+	for message, rule := range map[string]string{
+		validation.MsgExpectedOneOf: ruleUnknownValue, validation.MsgExpectedMinimumNumber: policy.RuleRange, validation.MsgExpectedMaximumNumber: policy.RuleRange,
+		validation.MsgExpectedMaxLength: ruleTooLong, validation.MsgExpectedMaxItems: ruleTooMany, validation.MsgExpectedMinLength: ruleRequired,
+	} {
+		if begin, _, _ := strings.Cut(message, "%"); strings.HasPrefix(d.Message, begin) {
+			f.Rule = rule
+		}
+	}
+	return f
 }
 
 // problemOf turns err into the problem that is shown, and logs it once where it is a fault of ours.

@@ -86,14 +86,14 @@ type sendOutput struct {
 func (a *API) registerSend() {
 	op := huma.Operation{
 		OperationID: "sendMessage", Method: http.MethodPost, Path: sendPath, DefaultStatus: http.StatusAccepted,
-		Summary: "Send a message", Tags: []string{"messages"}, Security: keySecurity(),
+		Summary: "Send a message", Tags: []string{"messages"}, Security: keySecurity(events.ScopeSend),
 		Description: "A 202 means that the message is on disk. It ends in exactly one final status. Unknown fields are ignored. " +
 			"After a 503 it may not be known whether the message was accepted: the same request again, with the same Idempotency-Key or " +
 			"within 10 minutes with none, finds it.",
 		Metadata: map[string]any{limitsKey: bodyLimits{size: a.cfg.BodyLimit, timeout: a.cfg.BodyTimeout}},
 		Responses: a.problemResponses(
 			events.CodeValidation, events.CodeMissingVariables, events.CodeInvalidVariable, CodeGroupNotSupported,
-			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized,
+			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized, CodeInsufficientScope,
 			CodeTenantSuspended, CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
 			events.CodeNotApproved, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
 			events.CodeUnavailable),

@@ -83,3 +83,11 @@ func stampOrNull(t time.Time) *string {
 	s := stamp(t)
 	return &s
 }
+
+// stampOrEmpty is stamp, empty for no time.
+func stampOrEmpty(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return stamp(t)
+}

@@ -34,7 +34,7 @@ type App struct {
 
 // URLs are the addresses at which a process can be reached; empty for what it does not run.
 type URLs struct {
-	API, Ingest, Metrics, NATS, Postgres string
+	API, Admin, Ingest, Metrics, NATS, Postgres string // Admin is API unless operators have an address of their own
 }
 
 // Start brings up the platform and the roles, in the order they need each other, and returns when all have been started.

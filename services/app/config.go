@@ -48,6 +48,7 @@ type Config struct {
 	Schema       string `help:"Schema of the views." default:"pilot" env:"PILOT_SCHEMA"`
 
 	HTTPAddr    string `name:"http-addr" help:"Address of the API." default:"127.0.0.1:8080" env:"PILOT_HTTP_ADDR"`
+	AdminAddr   string `name:"admin-addr" help:"Address of the operators' routes; empty serves them with the API." env:"PILOT_ADMIN_ADDR"`
 	IngestAddr  string `name:"ingest-addr" help:"Address at which gateways hand in receipts." default:"127.0.0.1:8082" env:"PILOT_INGEST_ADDR"`
 	MetricsAddr string `name:"metrics-addr" help:"Address of the Prometheus metrics; empty serves none." env:"PILOT_METRICS_ADDR"`
 	IngestURL   string `name:"ingest-url" help:"URL of ingest as the gateways see it; empty derives it from the address." env:"PILOT_INGEST_URL"`
@@ -146,7 +147,7 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 	log.Info().Strs("roles", names).Str("data_dir", c.DataDir).Str("nats_url", secret(c.NATSURL)).Int("nats_port", c.NATSPort).
 		Str("nats_sync", c.NATSSync).Int("partitions", c.Partitions).Int("replicas", c.Replicas).
 		Str("postgres_url", secret(c.PostgresURL)).Int("postgres_port", c.PostgresPort).Str("schema", c.Schema).
-		Str("http_addr", c.HTTPAddr).Str("ingest_addr", c.IngestAddr).Str("ingest_url", c.IngestURL).Str("metrics_addr", c.MetricsAddr).
+		Str("http_addr", c.HTTPAddr).Str("admin_addr", c.AdminAddr).Str("ingest_addr", c.IngestAddr).Str("ingest_url", c.IngestURL).Str("metrics_addr", c.MetricsAddr).
 		Str("master_key_file", c.MasterKeyPath()).Bool("allow_loopback_endpoints", c.AllowLoopbackEndpoints).
 		Stringer("accept_limit", c.AcceptLimit).Stringer("claim_wait", c.ClaimWait).
 		Float64("burst_rate", c.BurstRate).Int("burst", c.Burst).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).

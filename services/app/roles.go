@@ -131,15 +131,14 @@ func startAPI(ctx context.Context, a *App) error {
 	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
 	claims := eventlog.NewClaims(log, a.p.deployment)
 	fence := apiFence{log, &a.appends, a.guard}
-	h := api.New(api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite, ClaimWait: a.p.cfg.ClaimWait, BurstRate: a.p.cfg.BurstRate, Burst: a.p.cfg.Burst}, api.Ports{
+	cfg := api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite, ClaimWait: a.p.cfg.ClaimWait, BurstRate: a.p.cfg.BurstRate, Burst: a.p.cfg.Burst}
+	return a.serveAPI(ctx, cfg, api.Ports{
 		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
 		Reads: a.reads(),
 		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
 		Records: apiViews{a.views()}, Fence: fence, Finder: fence,
 		Claims: apiClaims{claims}, Recall: a.recall(ctx, claims),
-	})
-	a.urls.API, err = a.serve(ctx, "http", a.p.cfg.HTTPAddr, h)
-	return err
+	}, log)
 }
 
 // Version is what `pilot version` prints; the build sets it.
