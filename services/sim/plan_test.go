@@ -157,6 +157,9 @@ func (p *plan) draw(r *rand.Rand, at time.Duration, instance int, class events.C
 		m.Window = within(r, 30*time.Second, 10*time.Minute)
 	case events.Utility:
 		m.Window = within(r, 2*time.Minute, min(3*time.Hour, p.Length/2))
+		if r.IntN(3) == 0 { // so that the absence of a call that hung is often shown after the deadline, and permits nothing then
+			m.Window = within(r, 2*time.Minute, 8*time.Minute)
+		}
 	default:
 		m.Window = within(r, 10*time.Minute, min(6*time.Hour, p.Length/2))
 	}
