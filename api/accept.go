@@ -20,17 +20,20 @@ import (
 
 // acceptor decides whether a message is accepted, and appends it.
 type acceptor struct {
-	catalog   Catalog
-	log       Log
-	keyring   Keyring
-	hasher    Hasher
-	aad       func(tenant, entity, field string) []byte
-	now       func() time.Time
-	newID     func() uuid.UUID
-	maxBehind time.Duration
-	maxDepth  int
-	timeout   time.Duration // of sealing and appending together
-	repeats   repeats
+	catalog    Catalog
+	log        Log
+	keyring    Keyring
+	hasher     Hasher
+	aad        func(tenant, entity, field string) []byte
+	now        func() time.Time
+	newID      func() uuid.UUID
+	maxBehind  time.Duration
+	maxDepth   int
+	timeout    time.Duration // of sealing and appending together
+	repeats    repeats
+	presence   Presence // may be nil
+	quota      Quota    // nil keeps no limits of plans
+	recipients recipients
 }
 
 // submission is one request to send.
@@ -69,6 +72,10 @@ type draft struct {
 	own        bool // the instance is the tenant's own
 	partitions int
 
+	recipientHash string
+	profile       bool   // the recipient is a profile number of the tenant
+	zone          string // of the tenant; empty is the default
+
 	fingerprint string
 	slot        slotted
 }
@@ -89,7 +96,7 @@ func (a *acceptor) accept(ctx context.Context, s submission) (accepted, error) {
 // judge runs the rules. The answer is not nil when the request was made before: nothing is left to do.
 func (a *acceptor) judge(ctx context.Context, s submission) (draft, *accepted, error) {
 	d := draft{now: a.now().UTC().Truncate(time.Millisecond)}
-	for _, rule := range []func(*draft, submission) error{a.fresh, a.approved, a.body} {
+	for _, rule := range []func(*draft, submission) error{a.fresh, a.running, a.approved, a.body} {
 		if err := rule(&d, s); err != nil {
 			return d, nil, err
 		}
@@ -97,7 +104,17 @@ func (a *acceptor) judge(ctx context.Context, s submission) (draft, *accepted, e
 	if before, err := a.repeated(ctx, &d, s); before != nil || err != nil {
 		return d, before, err
 	}
-	for _, rule := range []func(*draft, submission) error{a.inTime, a.destination, a.templates, a.instance, a.ownNumber} {
+	for _, rule := range []func(*draft, submission) error{
+		a.inTime,
+		a.destination,
+		func(d *draft, s submission) error { return a.recognized(ctx, d, s) },
+		a.templates,
+		a.instance,
+		a.connected,
+		a.ownNumber,
+		a.consented,
+		func(d *draft, s submission) error { return a.seldom(ctx, d, s) },
+	} {
 		if err := rule(&d, s); err != nil {
 			return d, nil, err
 		}
@@ -262,11 +279,12 @@ func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted,
 	key := s.caller.Key
 	p := events.PartitionOf(d.instance.ID, d.partitions)
 	id := events.MessageID(a.newID(), p)
-	hash, err := a.hasher.Hash(ctx, key.TenantID, purposeRecipient, []byte(d.to.Canonical()))
-	if err != nil {
-		return accepted{}, outage(err, "Nothing was accepted; try again.")
-	}
+	hash := d.recipientHash
 	sealed, err := a.seal(ctx, d, s, id)
+	if err != nil {
+		return accepted{}, err
+	}
+	place, err := a.reserve(ctx, d, s)
 	if err != nil {
 		return accepted{}, err
 	}
@@ -279,7 +297,7 @@ func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted,
 			Project: key.ProjectID, Environment: key.Environment, KeyID: key.ID, Category: d.category, Urgent: d.order.Urgent,
 			TemplateID: d.template.ID, TemplateVersion: d.version.Version, Origin: origin(d.instance),
 			SourceNumber: d.instance.Number, CorrelationID: correlationID(a.newID(), p), RecipientHash: hash,
-			RetentionDays: s.caller.retentionDays(), Labels: d.order.Labels, Sealed: sealed,
+			RetentionDays: s.caller.retentionDays(), Labels: d.order.Labels, Sealed: sealed, QuotaWindows: place.Names(),
 		},
 	}
 	m.event = events.Event{
@@ -291,16 +309,20 @@ func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted,
 		Body:    m.queued,
 	}
 	m.id, m.response = id, queuedMessage(m.event, m.queued)
-	return a.put(ctx, d, m)
+	return a.put(ctx, d, m, place)
 }
 
-// put claims the request's key, appends, and marks the claim.
-func (a *acceptor) put(ctx context.Context, d draft, m accepted) (accepted, error) {
+// put claims the request's key, appends, and marks the claim. What is certain not to be in the log gives its place back.
+func (a *acceptor) put(ctx context.Context, d draft, m accepted, place Reservation) (accepted, error) {
 	claim, faster, err := a.claim(ctx, &d, m)
 	switch {
 	case err != nil:
+		if events.CodeOf(err) != events.CodeUnavailable { // else the claim may stand, and a repeat append what it holds
+			place.GiveBack(ctx)
+		}
 		return accepted{}, err
 	case faster != nil:
+		place.GiveBack(ctx)
 		return *faster, nil
 	}
 	sequence, err := a.log.Append(ctx, m.event)
@@ -313,6 +335,7 @@ func (a *acceptor) put(ctx context.Context, d draft, m accepted) (accepted, erro
 	err = appendError(err)
 	switch {
 	case events.CodeOf(err) != events.CodeUnavailable:
+		place.GiveBack(ctx)
 		a.released(ctx, d.slot)
 	case d.slot.name == "":
 		a.keep(ctx, claim)

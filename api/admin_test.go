@@ -362,6 +362,7 @@ func TestOperatorsByOperators(t *testing.T) {
 func TestProfileNumbers(t *testing.T) {
 	t.Parallel()
 	f := newAdmin(t)
+	define(f.catalog.cat, events.KindTenant, "acme", events.Tenant{ID: "acme"}) // none yet
 	f.start()
 	f.want(200, "PUT", "tenants/acme", obj{"name": "Acme"}, "If-Match", "*")
 	made := f.want(201, "POST", "tenants/acme/profile-numbers", obj{"number": canaryNumber})

@@ -112,6 +112,7 @@ func New(cfg Config, ports Ports) *API {
 	a := &API{cfg: cfg.withDefaults(), ports: ports}
 	a.bursts = newBursts(max(a.cfg.BurstRate, 0), a.cfg.Burst)
 	a.acceptor = &acceptor{
+		presence: ports.Presence, quota: ports.Quota,
 		catalog: ports.Catalog, log: ports.Log, keyring: ports.Keyring, hasher: ports.Hasher, aad: ports.AAD,
 		now: ports.Now, newID: ports.NewID, maxBehind: a.cfg.MaxBehind, maxDepth: a.cfg.BodyDepth, timeout: a.cfg.AcceptTimeout,
 		repeats: repeats{

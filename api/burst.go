@@ -21,6 +21,7 @@ const maxBuckets = 10_000
 type bursts struct {
 	perSecond float64 // 0 holds nobody to anything
 	size      int
+	most      int // buckets; the one that asked longest ago goes first
 
 	mu      sync.Mutex
 	buckets map[string]*recency.Element // by key id, of *bucket
@@ -33,7 +34,7 @@ type bucket struct {
 }
 
 func newBursts(perSecond float64, size int) *bursts {
-	return &bursts{perSecond: perSecond, size: size, buckets: map[string]*recency.Element{}}
+	return &bursts{perSecond: perSecond, size: size, most: maxBuckets, buckets: map[string]*recency.Element{}}
 }
 
 // take takes n (at least 1) from a key's bucket and tells what is left. It takes nothing, and says no, when not even one is
@@ -68,7 +69,7 @@ func (b *bursts) bucket(key string, now time.Time) *bucket {
 	of := &bucket{key: key, Limiter: rate.NewLimiter(rate.Limit(b.perSecond), b.size)}
 	of.ReserveN(now, 0) // it is whole as of now
 	b.buckets[key] = b.order.PushFront(of)
-	for len(b.buckets) > maxBuckets {
+	for len(b.buckets) > b.most {
 		last := b.order.Back()
 		b.order.Remove(last)
 		gone, _ := last.Value.(*bucket)

@@ -7,6 +7,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/events/recipient"
 )
 
 // define records an entity in a catalog.
@@ -42,11 +43,23 @@ func version(n int, production bool, structure string) events.TemplateVersion {
 	}
 }
 
+// hashOf is the keyed hash of a recipient as the fake hasher makes it.
+func hashOf(tenant, number string) string {
+	to, err := recipient.Parse(number)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256([]byte(tenant + "|" + purposeRecipient + "|" + to.Canonical()))
+	return hex.EncodeToString(sum[:])
+}
+
 // testCatalog has tenant acme (own and shared numbers, TEST and LIVE keys), tenant rival, and a suspended one.
 func testCatalog() *catalog.Catalog {
 	c := catalog.New()
 	define(c, events.KindDeployment, "deployment", events.Deployment{Partitions: 4})
-	define(c, events.KindTenant, "acme", events.Tenant{ID: "acme"})
+	define(c, events.KindTenant, "acme", events.Tenant{
+		ID: "acme", ProfileNumbers: []events.PersonalNumber{{Hash: hashOf("acme", canaryNumber), Sealed: events.Sealed{KeyID: "n-1", Blob: []byte("sealed")}}},
+	})
 	define(c, events.KindTenant, "rival", events.Tenant{ID: "rival"})
 	define(c, events.KindTenant, "late", events.Tenant{ID: "late", Suspended: true})
 	for _, p := range []events.Project{

@@ -188,6 +188,7 @@ func newFixture(t *testing.T) *fixture {
 		wait:     func(context.Context, events.Partition, uint64) error { return nil },
 	}
 	f.heads = func(context.Context, events.Partition) (uint64, error) { return 99, nil }
+	f.claims, f.recall = &fakeClaims{}, &fakeRecall{}
 	f.records = func(context.Context, Scope, []string) ([]MessageRecord, error) { return nil, nil }
 	f.fence = &fakeFence{groups: map[string][]events.Recorded{}}
 	f.finder = func(events.Partition, time.Time, time.Time, []string) (map[string]events.Recorded, error) {

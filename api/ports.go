@@ -133,6 +133,9 @@ type Ports struct {
 	Finder  Finder
 	Claims  Claims
 	Recall  Recall
+	// Presence and Quota may be nil: then no bound instance is refused, and plans limit nothing.
+	Presence Presence
+	Quota    Quota
 	// Control, Secrets and Eraser serve the routes of operators; without Control there are none.
 	Control Control
 	Secrets Secrets

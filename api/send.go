@@ -95,7 +95,8 @@ func (a *API) registerSend() {
 			events.CodeValidation, events.CodeMissingVariables, events.CodeInvalidVariable, CodeGroupNotSupported,
 			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized, CodeInsufficientScope,
 			CodeTenantSuspended, CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
-			events.CodeNotApproved, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
+			events.CodeNotApproved, CodeNotInTestList, CodeInstanceClosed, CodeOptedOut, CodeOptInRequired, CodeRecipientLimit,
+			CodePlanLimit, CodeSendingStopped, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
 			events.CodeUnavailable),
 	}
 	huma.Register(a.huma, op, a.send)

@@ -57,6 +57,8 @@ type Config struct {
 
 	AllowLoopbackEndpoints bool `name:"allow-loopback-endpoints" help:"Let customer webhooks go to loopback addresses and plain http (demo and tests)." env:"PILOT_ALLOW_LOOPBACK_ENDPOINTS"`
 
+	QuotaEvery time.Duration `help:"How often counters of plans' windows are compared with the log; longer than a minute." default:"2m" env:"PILOT_QUOTA_EVERY"`
+
 	AcceptLimit    time.Duration   `help:"How long a send waits for the log before it is answered 503." default:"20s" env:"PILOT_ACCEPT_LIMIT"`
 	ClaimWait      time.Duration   `help:"Age of an Idempotency-Key whose request has no result, from which a repeat resolves it; before, it is answered 409." default:"10s" env:"PILOT_CLAIM_WAIT"`
 	BurstRate      float64         `help:"Requests a second that an API key may make for long, in each process; below 0 any number." default:"50" env:"PILOT_BURST_RATE"`

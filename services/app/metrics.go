@@ -1,6 +1,7 @@
 package app
 
 import (
+	"math"
 	"net/http"
 	"time"
 
@@ -24,6 +25,7 @@ type metrics struct {
 	events   *prometheus.CounterVec
 	syncs    prometheus.Histogram
 	synced   prometheus.Counter
+	corrects prometheus.Counter
 }
 
 func newMetrics() metrics {
@@ -45,7 +47,10 @@ func newMetrics() metrics {
 			Name: "pilot_log_synced_waits_total", Help: "Appends and reads that waited for a sync under group commit.",
 		}),
 	}
-	reg.MustRegister(m.lag, m.events, m.syncs, m.synced)
+	m.corrects = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "pilot_quota_corrections_total", Help: "Places by which counters of plans' windows were corrected, up or down.",
+	})
+	reg.MustRegister(m.lag, m.events, m.syncs, m.synced, m.corrects)
 	return m
 }
 
@@ -60,6 +65,9 @@ func (m metrics) sync(elapsed time.Duration, waiters int) {
 	m.syncs.Observe(elapsed.Seconds())
 	m.synced.Add(float64(waiters))
 }
+
+// quota counts a correction of a counter.
+func (m metrics) quota(n int64) { m.corrects.Add(math.Abs(float64(n))) }
 
 // handler serves the metrics in Prometheus' text format.
 func (m metrics) handler() http.Handler {

@@ -61,7 +61,7 @@ func startProjector(ctx context.Context, a *App) error {
 		return pr.Run(ctx, p, source{logs[p]})
 	})
 	a.startDeliveries(ctx, logs[0])
-	return nil
+	return a.startKeeper(ctx)
 }
 
 // firstMigration bounds the migration that a start waits for; later ones are tried until they succeed.
@@ -131,13 +131,17 @@ func startAPI(ctx context.Context, a *App) error {
 	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
 	claims := eventlog.NewClaims(log, a.p.deployment)
 	fence := apiFence{log, &a.appends, a.guard}
+	quota, err := a.startQuota(ctx)
+	if err != nil {
+		return err
+	}
 	cfg := api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite, ClaimWait: a.p.cfg.ClaimWait, BurstRate: a.p.cfg.BurstRate, Burst: a.p.cfg.Burst}
 	return a.serveAPI(ctx, cfg, api.Ports{
 		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
 		Reads: a.reads(),
 		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
 		Records: apiViews{a.views()}, Fence: fence, Finder: fence,
-		Claims: apiClaims{claims}, Recall: a.recall(ctx, claims),
+		Claims: apiClaims{claims}, Recall: a.recall(ctx, claims), Presence: a.startPresence(ctx, log), Quota: quota,
 	}, log)
 }
 

@@ -55,6 +55,7 @@ type Place struct {
 // taken is a place in one window. It is sure once the counter has answered.
 type taken struct {
 	window quota.Window
+	used   int64
 	sure   bool
 }
 
@@ -71,8 +72,9 @@ func (b *Book) Reserve(ctx context.Context, tenant string, windows []quota.Windo
 			return Place{}, err
 		}
 		total, err := b.counter.Count(ctx, events.QuotaSubject(tenant, w.Name), 1, p.id+"."+w.Name)
-		p.taken = append(p.taken, taken{window: w, sure: err == nil})
-		if err == nil && !quota.Fits(total, b.records.Refunded(tenant, w.Name), w.Limit) {
+		refunded := b.records.Refunded(tenant, w.Name)
+		p.taken = append(p.taken, taken{window: w, used: quota.Used(total, refunded), sure: err == nil})
+		if err == nil && !quota.Fits(total, refunded, w.Limit) {
 			err = &FullError{Window: w}
 		}
 		if err != nil {
@@ -126,6 +128,15 @@ func (p Place) Names() []string {
 	return names
 }
 
+// Used tells how many places of each of these windows are taken, this one included.
+func (p Place) Used() []int64 {
+	used := make([]int64, len(p.taken))
+	for i, t := range p.taken {
+		used[i] = t.used
+	}
+	return used
+}
+
 // GiveBack gives the place back, for a message that is certain not to be in the log. It goes on for a moment when ctx has ended.
 func (p Place) GiveBack(ctx context.Context) {
 	if len(p.taken) == 0 {
@@ -159,15 +170,15 @@ func (p Place) giveBack(ctx context.Context, t taken) error {
 
 var errOld = errors.New("it was taken too long ago")
 
-// Usage tells how full windows are. One without a limit says what the log knows.
-func (b *Book) Usage(ctx context.Context, tenant string, windows []quota.Window) ([]Usage, error) {
-	out := make([]Usage, 0, len(windows))
+// Used tells how many places of each window are taken.
+func (b *Book) Used(ctx context.Context, tenant string, windows []quota.Window) ([]int64, error) {
+	out := make([]int64, 0, len(windows))
 	for _, w := range windows {
 		total, err := b.counter.Counted(ctx, events.QuotaSubject(tenant, w.Name))
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Usage{Window: w, Used: quota.Used(total, b.records.Refunded(tenant, w.Name))})
+		out = append(out, quota.Used(total, b.records.Refunded(tenant, w.Name)))
 	}
 	return out, nil
 }

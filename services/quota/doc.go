@@ -5,11 +5,7 @@
 // publishes the records from the views, and corrects counters whose owner died between taking a place and giving it back.
 package quota
 
-import (
-	"context"
-
-	"pilotstatus.dev/events/quota"
-)
+import "context"
 
 // Counter is a counter of the log.
 type Counter interface {
@@ -17,10 +13,4 @@ type Counter interface {
 	Count(ctx context.Context, subject string, n int64, id string) (total int64, err error)
 	// Counted gives the total.
 	Counted(ctx context.Context, subject string) (total int64, err error)
-}
-
-// Usage is how full a window is.
-type Usage struct {
-	Window quota.Window
-	Used   int64
 }

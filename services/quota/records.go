@@ -67,7 +67,7 @@ func (r *Records) drop(k recordKey) {
 // watchAgain bounds the pause before the bucket is watched again.
 const (
 	watchAgainLeast = 100 * time.Millisecond
-	watchAgainMost = 5 * time.Second
+	watchAgainMost  = 5 * time.Second
 )
 
 // Run follows the bucket until ctx ends.

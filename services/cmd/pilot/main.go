@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // tenants' clocks, where the machine has no time zones of its own
 
 	"pilotstatus.dev/services/cli"
 )
