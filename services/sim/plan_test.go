@@ -157,7 +157,7 @@ func (p *plan) draw(r *rand.Rand, at time.Duration, instance int, class events.C
 		m.Window = within(r, 30*time.Second, 10*time.Minute)
 	case events.Utility:
 		m.Window = within(r, 2*time.Minute, min(3*time.Hour, p.Length/2))
-		if r.IntN(3) == 0 { // so that the absence of a call that hung is often shown after the deadline, and permits nothing then
+		if r.IntN(3) == 0 { // so that many deadlines pass while a call hangs or is being looked up
 			m.Window = within(r, 2*time.Minute, 8*time.Minute)
 		}
 	default:
