@@ -102,6 +102,12 @@ func (a *API) registerAdmin() {
 	a.registerAdminProjects()
 	a.registerAdminKeys()
 	a.registerAdminOperators()
+	a.registerAdminTemplates()
+	a.registerAdminInstances()
+	a.registerAdminEndpoints()
+	a.registerAdminPlans()
+	a.registerAdminConsents()
+	a.registerAdminPlatform()
 }
 
 // err is faultsError, nil without faults.

@@ -144,6 +144,10 @@ func creatable[T, S, V any](a *API, n noun[T, S, V]) {
 // editable registers replacement and removal.
 func editable[T, S, V any](a *API, n noun[T, S, V]) {
 	replaceable(a, n)
+	removable(a, n)
+}
+
+func removable[T, S, V any](a *API, n noun[T, S, V]) {
 	op := a.adminOperation(http.MethodDelete, adminPrefix+n.path+"/{id}", "delete", n.name, n.path, n.scope, preconditions(CodeInUse)...)
 	op.DefaultStatus = statusNoContent
 	huma.Register(a.huma, op, func(ctx context.Context, in *removeInput) (*struct{}, error) {

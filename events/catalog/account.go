@@ -49,6 +49,12 @@ func (c *Catalog) OptIn(project, recipientHash string) (events.OptIn, bool) {
 	return c.optIns.get(events.OptInID(project, recipientHash))
 }
 
+// OptInByID gives an opt-in by its id.
+func (c *Catalog) OptInByID(id string) (events.OptIn, bool) { return c.optIns.get(id) }
+
+// OptOutByID gives an opt-out by its id.
+func (c *Catalog) OptOutByID(id string) (events.OptOut, bool) { return c.optOuts.get(id) }
+
 // OptIns lists the opt-ins of a tenant by id.
 func (c *Catalog) OptIns(tenant string) []events.OptIn { return c.optIns.with(ofTenant, tenant) }
 
