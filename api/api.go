@@ -134,6 +134,7 @@ func New(cfg Config, ports Ports) *API {
 	if a.cfg.Only != OnlyAdmin {
 		a.registerReads()
 		a.registerSend()
+		a.registerBatch()
 		a.registerMessage()
 		a.registerCancel()
 		addWebhooks(a.huma.OpenAPI())

@@ -44,15 +44,34 @@ func (b *bursts) take(key string, n int, now time.Time) (Limit, bool) {
 	defer b.mu.Unlock()
 	of := b.bucket(key, now)
 	ok := of.TokensAt(now) >= 1
-	for n > 0 && ok {
+	if ok {
+		b.reserve(of, n, now)
+	}
+	return b.left(of, now), ok
+}
+
+// charge takes n more from a key whose request was let through and counts as several, and may leave the bucket in debt.
+func (b *bursts) charge(key string, n int, now time.Time) Limit {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := b.bucket(key, now)
+	b.reserve(of, n, now)
+	return b.left(of, now)
+}
+
+func (b *bursts) reserve(of *bucket, n int, now time.Time) {
+	for n > 0 {
 		part := min(n, b.size) // more than its size no bucket gives at a time
 		of.ReserveN(now, part)
 		n -= part
 	}
+}
+
+func (b *bursts) left(of *bucket, now time.Time) Limit {
 	left := of.TokensAt(now)
 	return Limit{
 		Name: "burst", Quota: int64(b.size), Window: b.span(float64(b.size)), Left: int64(math.Floor(left)), Reset: b.span(float64(b.size) - left),
-	}, ok
+	}
 }
 
 // span is how long a number of tokens takes to come.

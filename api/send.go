@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"time"
@@ -37,6 +38,8 @@ type sendInput struct {
 	err     error
 	key     string
 	keyRule string
+
+	mediaType string
 }
 
 // Resolve reads the body.
@@ -46,6 +49,7 @@ func (in *sendInput) Resolve(ctx huma.Context) []error {
 	in.body, in.err = limits.read(w, r)
 	key, rule := idempotency.ParseKey(r.Header.Values(idempotency.Header))
 	in.key, in.keyRule = key, string(rule)
+	in.mediaType, _, _ = mime.ParseMediaType(r.Header.Get("Content-Type")) // JSON is tried when it cannot be read
 	return nil
 }
 
