@@ -24,16 +24,22 @@ import (
 type fakeReads struct {
 	lists      fakeLists
 	deliveries fakeDeliveries
+	figures    fakeFigures
 }
 
 func noReads() fakeReads {
 	return fakeReads{
 		lists:      func(Scope, MessageFilter, ListPlace, int) ([]MessageView, error) { return nil, nil },
 		deliveries: func(string, string, int) ([]DeliveryView, error) { return nil, nil },
+		figures: func(_ Scope, bounds []time.Time) ([]map[events.Status]int, error) {
+			return make([]map[events.Status]int, len(bounds)-1), nil
+		},
 	}
 }
 
-func (f fakeReads) ports() Reads { return Reads{Lists: f.lists, Deliveries: f.deliveries} }
+func (f fakeReads) ports() Reads {
+	return Reads{Lists: f.lists, Deliveries: f.deliveries, Figures: f.figures}
+}
 
 type fakeDeliveries func(tenant, endpoint string, limit int) ([]DeliveryView, error)
 

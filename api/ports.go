@@ -201,6 +201,13 @@ type TimelineEntry struct {
 type Reads struct {
 	Lists      Lists
 	Deliveries Deliveries
+	Figures    Figures
+}
+
+// Figures counts what was projected, inside a scope. Errors are those of Views.
+type Figures interface {
+	// Counts gives, for each stretch between two following bounds, how many messages were accepted in it, by their status now.
+	Counts(ctx context.Context, scope Scope, bounds []time.Time) ([]map[events.Status]int, error)
 }
 
 // Deliveries lists tries to tell customers' endpoints. Errors are those of Views.

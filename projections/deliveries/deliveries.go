@@ -79,7 +79,7 @@ func (p *Projector) Run(ctx context.Context, src Source) error {
 		p.cfg.Logger.Warn().Err(err).Int("failures", failures+1).Msg("view of deliveries waits")
 		await.Backoff(ctx, p.cfg.RetryMin, p.cfg.RetryMax, failures)
 	}
-	return nil
+	return nil //nolint:nilerr // the end of ctx is how a projector is stopped
 }
 
 // errReached ends a tail at the wanted sequence.
@@ -238,7 +238,7 @@ func rowOf(rec events.Recorded) ([]any, bool) {
 	if !ok {
 		return nil, false
 	}
-	_, result, _ := strings.Cut(strings.TrimPrefix(string(rec.Address), "hlg."), ".")
+	_, result, _ := strings.Cut(strings.TrimPrefix(rec.Address, "hlg."), ".")
 	webhook := strings.TrimSuffix(rec.ID, fmt.Sprintf(".%d.%s", try.Attempt, result))
 	var next *time.Time
 	if !try.NextAt.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"pilotstatus.dev/infra/postgres/pgtest"
 	"pilotstatus.dev/projections/logtest"
@@ -36,6 +37,29 @@ func BenchmarkList(b *testing.B) {
 				pages, _ := explain(b, pool, sql, args)
 				b.ReportMetric(float64(pages), "pages")
 			})
+		}
+	}
+}
+
+// BenchmarkCounts reads the figures of 30 days and the 30 before; PILOT_BENCH_ROWS sets how many messages there are in 90 days.
+func BenchmarkCounts(b *testing.B) {
+	n := 20_000
+	if text := os.Getenv("PILOT_BENCH_ROWS"); text != "" {
+		n, _ = strconv.Atoi(text)
+	}
+	pool := open(b, pgtest.Database(b))
+	log := logtest.New(3)
+	log.Queued(b, log.ID(1), "acme", "inst-a")
+	project(b, pool, log)
+	fill(b, pool, n)
+	bounds := []time.Time{logtest.Start.AddDate(0, 0, -60)}
+	for i := range 31 {
+		bounds = append(bounds, logtest.Start.AddDate(0, 0, i-30))
+	}
+	v := views.New(pool)
+	for b.Loop() {
+		if _, err := v.Counts(b.Context(), scope("acme"), bounds); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

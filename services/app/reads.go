@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"pilotstatus.dev/api"
+	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/projections/deliveries"
 	"pilotstatus.dev/projections/schema"
@@ -15,7 +17,7 @@ type apiReads struct{ views *views.Views }
 
 func (a *App) reads() api.Reads {
 	r := apiReads{a.views()}
-	return api.Reads{Lists: r, Deliveries: r}
+	return api.Reads{Lists: r, Deliveries: r, Figures: r}
 }
 
 func (r apiReads) Messages(ctx context.Context, s api.Scope, f api.MessageFilter, after api.ListPlace, limit int) ([]api.MessageView, error) {
@@ -40,6 +42,10 @@ func (r apiReads) Deliveries(ctx context.Context, tenant, endpoint string, limit
 		out[i] = api.DeliveryView(d)
 	}
 	return out, nil
+}
+
+func (r apiReads) Counts(ctx context.Context, s api.Scope, bounds []time.Time) ([]map[events.Status]int, error) {
+	return r.views.Counts(ctx, views.Scope(s), bounds)
 }
 
 // startDeliveries keeps the view of tries to tell customers.
