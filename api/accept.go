@@ -34,6 +34,7 @@ type acceptor struct {
 	presence   Presence // may be nil
 	quota      Quota    // nil keeps no limits of plans
 	recipients recipients
+	loads      Loads // may be nil
 }
 
 // submission is one request to send.
@@ -71,6 +72,7 @@ type draft struct {
 	instance   events.Instance
 	own        bool // the instance is the tenant's own
 	partitions int
+	expected   time.Time // when it is expected to leave; zero: not known
 
 	recipientHash string
 	profile       bool   // the recipient is a profile number of the tenant
@@ -276,6 +278,9 @@ func (a *acceptor) ownNumber(d *draft, _ submission) error {
 func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
+	if err := a.expect(ctx, &d); err != nil {
+		return accepted{}, err
+	}
 	key := s.caller.Key
 	p := events.PartitionOf(d.instance.ID, d.partitions)
 	id := events.MessageID(a.newID(), p)
@@ -309,6 +314,9 @@ func (a *acceptor) append(ctx context.Context, d draft, s submission) (accepted,
 		Body:    m.queued,
 	}
 	m.id, m.response = id, queuedMessage(m.event, m.queued)
+	if !d.expected.IsZero() {
+		m.response.ExpectedDispatchAt = stamp(d.expected)
+	}
 	return a.put(ctx, d, m, place)
 }
 

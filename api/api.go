@@ -120,6 +120,7 @@ func New(cfg Config, ports Ports) *API {
 			rules: idempotency.Rules{Wait: a.cfg.ClaimWait, Reappend: a.cfg.ClaimReappend},
 		},
 	}
+	a.acceptor.loads = ports.Loads
 	a.canceler = &canceler{
 		catalog: ports.Catalog, records: ports.Records, fence: ports.Fence, finder: ports.Finder, views: ports.Views, catchUp: a.catchUp,
 		now: ports.Now, newID: ports.NewID, log: a.cfg.Log, timeout: a.cfg.AcceptTimeout, wait: a.cfg.ViewWait,

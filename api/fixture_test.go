@@ -142,6 +142,7 @@ type fixture struct {
 	records fakeRecords
 	fence   *fakeFence
 	finder  fakeFinder
+	loads   Loads
 	claims  *fakeClaims
 	recall  *fakeRecall
 	reads   fakeReads
@@ -206,7 +207,7 @@ func (f *fixture) start() *fixture {
 	f.t.Helper()
 	ports := Ports{
 		Catalog: f.catalog, Log: f.log, Keyring: f.keyring, Hasher: f.hasher, Views: f.views, Heads: f.heads, Checks: f.checks,
-		Records: f.records, Fence: f.fence, Finder: f.finder, Claims: f.claims, Recall: f.recall,
+		Records: f.records, Fence: f.fence, Finder: f.finder, Loads: f.loads, Claims: f.claims, Recall: f.recall,
 		Reads: f.reads.ports(),
 		AAD:   func(tenant, entity, field string) []byte { return []byte(tenant + "/" + entity + "/" + field) },
 		Now:   func() time.Time { return f.now },

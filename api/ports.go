@@ -9,6 +9,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/events/forecast"
 	"pilotstatus.dev/events/message"
 )
 
@@ -109,6 +110,12 @@ type Finder interface {
 	Find(ctx context.Context, p events.Partition, since, until time.Time, ids []string) (map[string]events.Recorded, error)
 }
 
+// Loads knows what waits at instances.
+type Loads interface {
+	// Load gives what waits at an instance; false when nothing recent is known. It takes no more than half a second.
+	Load(ctx context.Context, p events.Partition, instance string) (forecast.Load, bool)
+}
+
 // Check is one named condition of readiness.
 type Check struct {
 	Name string // a word, shown to anyone who asks
@@ -131,6 +138,7 @@ type Ports struct {
 	Records Records
 	Fence   Fence
 	Finder  Finder
+	Loads   Loads // may be nil: no message has a forecast
 	Claims  Claims
 	Recall  Recall
 	// Presence and Quota may be nil: then no bound instance is refused, and plans limit nothing.

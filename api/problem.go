@@ -24,6 +24,7 @@ const (
 	CodeGroupNotSupported      events.Code = "GROUP_NOT_SUPPORTED"      // groups are no destination
 	CodeNewsletterNotSupported events.Code = "NEWSLETTER_NOT_SUPPORTED" // newsletters are no destination
 	CodeMediaNotSupported      events.Code = "MEDIA_NOT_SUPPORTED"      // media is not sent
+	CodeCannotDeliverInTime    events.Code = "CANNOT_DELIVER_IN_TIME"   // rejectIfLate, and the message would wait too long
 	CodeMethodNotAllowed       events.Code = "METHOD_NOT_ALLOWED"       // the route exists with another method
 	CodeRequestTimeout         events.Code = "REQUEST_TIMEOUT"          // the body did not arrive in time
 	CodeInsufficientScope      events.Code = "INSUFFICIENT_SCOPE"       // the key is valid and may not do this
@@ -68,6 +69,7 @@ var problems = map[events.Code]kind{
 	CodeInUse:                     {http.StatusConflict, "Used by others"},
 	CodePreconditionFailed:        {http.StatusPreconditionFailed, "Changed since it was read"},
 	CodePreconditionRequired:      {http.StatusPreconditionRequired, "A version must be named"},
+	CodeCannotDeliverInTime:       {http.StatusConflict, "The message cannot leave in time"},
 	CodeMethodNotAllowed:          {http.StatusMethodNotAllowed, "Method not allowed"},
 	CodeRequestTimeout:            {http.StatusRequestTimeout, "Request body too slow"},
 	CodeInProgress:                {http.StatusConflict, "The first request is not answered yet"},

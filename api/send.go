@@ -27,6 +27,8 @@ type QueuedMessage struct {
 	Origin        string `json:"origin" example:"Pilot" doc:"Display name of the sending number."`
 	SourceNumber  string `json:"sourceNumber" example:"5511900000000" doc:"Digits of the sending number; empty while it is not known."`
 	DeliverUntil  string `json:"deliverUntil" format:"date-time" example:"2026-11-29T16:22:01.123Z" doc:"No call to the gateway starts after it."`
+	// ExpectedDispatchAt is left out where nothing can be said.
+	ExpectedDispatchAt string `json:"expectedDispatchAt,omitempty" format:"date-time" example:"2026-11-29T15:22:31.000Z" doc:"An estimate of when the message begins to leave, from what waits before it and the pace of the number. Absent when it cannot be said: scheduled for later, or the number is paused, not connected, or too little is known of it."`
 }
 
 // sendInput takes the body as it comes: what is wrong with it is said after the rules that go before it.
@@ -101,7 +103,7 @@ func (a *API) registerSend() {
 			CodeTenantSuspended, CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
 			events.CodeNotApproved, CodeNotInTestList, CodeInstanceClosed, CodeOptedOut, CodeOptInRequired, CodeRecipientLimit,
 			CodePlanLimit, CodeSendingStopped, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
-			events.CodeUnavailable),
+			events.CodeUnavailable, CodeCannotDeliverInTime),
 	}
 	huma.Register(a.huma, op, a.send)
 	documentSend(a.huma.OpenAPI())

@@ -60,6 +60,7 @@ type sendRequest struct {
 	DeliverUntil      string          `json:"deliverUntil,omitempty" format:"date-time" doc:"Not after. When absent, from deliverAt: OTP 2 minutes, UTILITY 1 hour, MARKETING 4 hours. At most 7 days after deliverAt."`
 	Urgent            bool            `json:"urgent,omitempty" doc:"Goes before the others of its category."`
 	Labels            []string        `json:"labels,omitempty" doc:"At most 20, of at most 64 characters. No personal data: they are kept in clear."`
+	RejectIfLate      bool            `json:"rejectIfLate,omitempty" doc:"Refuse the message with CANNOT_DELIVER_IN_TIME when it is expected to wait until deliverUntil or longer. What cannot be estimated is accepted."`
 	MarketingOptions  map[string]any  `json:"marketingOptions,omitempty" doc:"Accepted, without effect."`
 	MarkRead          bool            `json:"markRead,omitempty" doc:"Accepted, without effect."`
 }
@@ -212,6 +213,7 @@ func (o *sendOrder) read(members map[string]json.RawMessage) faults {
 		{"deliverAt", &o.DeliverAt},
 		{"deliverUntil", &o.DeliverUntil},
 		{"urgent", &o.Urgent},
+		{"rejectIfLate", &o.RejectIfLate},
 		{"labels", &o.Labels},
 		{"marketingOptions", &o.MarketingOptions},
 		{"markRead", &o.MarkRead},

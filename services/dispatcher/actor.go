@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -25,6 +26,9 @@ type actor struct {
 	mine map[string]bool
 
 	kicks chan struct{}
+
+	freeAt   atomic.Int64 // Unix nanoseconds of paceNext, for who forecasts
+	turnTime atomic.Int64 // how long turns took of late, in nanoseconds
 
 	// Below: only the goroutine of run.
 	seen     map[string]time.Time // nonce of a foreign open start → when this process first read it (rule R4)
@@ -178,8 +182,10 @@ func (a *actor) next() bool {
 	}
 	a.complain(queue.HoldNone)
 	a.turn(a.p.hard, inst, j)
+	a.took(a.p.d.set.Now().Sub(now))
 	if r := inst.Pace.RatePerMinute; r > 0 {
 		a.paceNext = now.Add(time.Duration(float64(time.Minute) / r))
+		a.freeAt.Store(a.paceNext.UnixNano())
 	}
 	return true
 }

@@ -34,6 +34,7 @@ type partition struct {
 	own   sync.Map        // nonces of starts of this process, while their turn lasts
 	skew  atomic.Pointer[skew]
 	keep  keeping
+	loads loads
 	lost  bool // the newest snapshot that was made is not in the store; belongs to watch, and to finish after it
 }
 
@@ -70,6 +71,7 @@ func (p *partition) run(ctx context.Context) error {
 	})
 	var watching sync.WaitGroup
 	watching.Go(func() { p.watch(hard) })
+	watching.Go(func() { p.noteLoads(hard) })
 	p.follow(ctx, hard)
 	watching.Wait()
 	p.finish(ctx, p.d.led.Load())
@@ -145,6 +147,7 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 			p.d.gateways.resumeBy(a.id)
 		}
 		touched[a] = struct{}{}
+		p.loads.touch(a)
 		if _, mine := p.own.Load(rec.Nonce); mine && rec.Nonce != "" {
 			p.lookAtClock(rec)
 		}

@@ -40,6 +40,7 @@ type Settings struct {
 
 	SnapshotEvery  int           // events of a partition from one snapshot of a leader to the next; 50,000
 	SnapshotMaxAge time.Duration // after which fewer are enough; 10 min
+	LoadsEvery     time.Duration // between two notes of what waits at the instances, for forecasts; whole seconds, 1 s
 	WitnessEvery   time.Duration // between two looks at the log and, of a leader, two marks of the witness; 5 s
 	RestoredWait   time.Duration // from an operator's word to the first look-up of what may have left in a lost part of the log; 3 min
 	// Accept is an operator's word for a log that lost events: the last sequence of each partition, as it is now.
@@ -70,6 +71,7 @@ func (s Settings) withDefaults() Settings {
 		{&s.LeaseTTL, 3 * time.Second},
 		{&s.NumberTTL, 24 * time.Hour},
 		{&s.SnapshotMaxAge, 10 * time.Minute},
+		{&s.LoadsEvery, time.Second},
 		{&s.WitnessEvery, 5 * time.Second},
 		{&s.RestoredWait, 3 * time.Minute},
 	} {

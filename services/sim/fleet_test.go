@@ -112,7 +112,7 @@ func (f *fleet) start(seat string, astray bool) {
 		w.rec.hit("clocks off")
 	}
 	d := dispatcher.New(dispatcher.Config{
-		Settings: dispatcher.Settings{ID: id, LeaseTTL: leaseTTL, Now: func() time.Time { return time.Now().Add(clock) }},
+		Settings: dispatcher.Settings{ID: id, LeaseTTL: leaseTTL, LoadsEvery: time.Minute, Now: func() time.Time { return time.Now().Add(clock) }},
 		Logs:     []*eventlog.Log{log, log}, Leases: leases, Catalog: w.feed, Keys: keys{w},
 		Gateway: func(url, key string) (*evolution.Client, error) {
 			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: w.dialFrom(seat, id)})

@@ -1,0 +1,222 @@
+package forecast
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var epoch = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+func drawLoad(t *rapid.T, most int) Load {
+	l := Load{Waiting: map[events.Class]int{}, Turn: time.Duration(rapid.Int64Range(0, int64(5*time.Second)).Draw(t, "turn"))}
+	for _, c := range events.Classes() {
+		l.Waiting[c] = rapid.IntRange(0, most).Draw(t, string(c))
+	}
+	if rapid.Bool().Draw(t, "busy") {
+		l.FreeAt = epoch.Add(time.Duration(rapid.Int64Range(-int64(time.Minute), int64(time.Minute)).Draw(t, "free")))
+	}
+	return l
+}
+
+func drawInstance(t *rapid.T) Instance {
+	return Instance{
+		Pace:        events.Pace{RatePerMinute: float64(rapid.IntRange(0, 600).Draw(t, "rate"))},
+		Concurrency: rapid.IntRange(0, 4).Draw(t, "concurrency"), AgingTurns: rapid.IntRange(0, 12).Draw(t, "aging"),
+	}
+}
+
+// More that waits never makes the estimate sooner, and never turns an unknown into a known.
+func TestMonotoneInTheBacklog(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l, i := drawLoad(t, 1<<40), drawInstance(t)
+		class := rapid.SampledFrom(events.Classes()).Draw(t, "class")
+		before, known := Estimate(l, i, class, epoch)
+		if known && before.Before(epoch) {
+			t.Fatalf("in the past: %s", before)
+		}
+		more := rapid.SampledFrom(events.Classes()).Draw(t, "more of")
+		l.Waiting[more] += rapid.IntRange(1, 1000).Draw(t, "more")
+		after, still := Estimate(l, i, class, epoch)
+		if still && (!known || after.Before(before)) {
+			t.Fatalf("%s (%v) became %s", before, known, after)
+		}
+	})
+}
+
+// Nobody waits for more than all that waits; the first class for little more than its own; and a lower one has its share.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l, aging := drawLoad(t, 1000), rapid.IntRange(2, 12).Draw(t, "aging")
+		all := 0
+		for _, n := range l.Waiting {
+			all += n
+		}
+		first := true
+		for _, c := range events.Classes() {
+			n := turnsBefore(l.Waiting, c, aging)
+			own := l.Waiting[c]
+			if n > all || n < 0 {
+				t.Fatalf("%s waits for %d turns of %d", c, n, all)
+			}
+			if first && n > own+own/(aging-1) {
+				t.Fatalf("%s goes first and waits for %d turns behind %d of its own", c, n, own)
+			}
+			if first = first && own == 0; own < all && n > (all+1)*aging {
+				t.Fatalf("%s has no share: %d turns", c, n)
+			}
+		}
+	})
+}
+
+// The count of turns is what the queue's own choice comes to, give or take one round of aging.
+func TestAsTheQueueChooses(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		rules := queue.DefaultRules()
+		q := queue.New("inst-1", rules)
+		seq := uint64(0)
+		accept := func(class events.Class, at time.Time) string {
+			seq++
+			r := events.Recorded{Known: true, Position: events.Position{Sequence: seq}}
+			r.Address = events.QueuedSubject(0, events.Lane{Instance: "inst-1", Class: class, Tenant: "t-1"})
+			r.Type, r.Subject, r.Time, r.DeliverUntil = events.TypeMessageQueued, fmt.Sprintf("msg_%d", seq), at, epoch.Add(24*time.Hour)
+			q.Apply(r)
+			return r.Subject
+		}
+		waiting := map[events.Class]int{}
+		for _, c := range events.Classes() {
+			waiting[c] = rapid.IntRange(0, 15).Draw(t, string(c))
+			for range waiting[c] {
+				accept(c, epoch)
+			}
+		}
+		class := rapid.SampledFrom(events.Classes()).Draw(t, "class")
+		mine := accept(class, epoch.Add(time.Second))
+		now, turns, group := epoch.Add(time.Minute), 0, uint64(0)
+		for ; ; turns++ {
+			s, ok := q.Next(now)
+			if !ok {
+				t.Fatalf("nobody is next after %d turns", turns)
+			}
+			if s.Entry.ID == mine {
+				break
+			}
+			for _, name := range []string{"started", "accepted"} {
+				seq++
+				r := events.Recorded{Known: true, Position: events.Position{Sequence: seq}}
+				r.Address, r.Type = events.EventSubject(0, "inst-1", events.GroupDispatch, name), "dispatch."+name+".v1"
+				r.Subject, r.Attempt, r.Prev, r.Time, r.QueuedSeq = s.Entry.ID, 1, group, now, s.Entry.QueuedSeq
+				group = seq
+				q.Apply(r)
+			}
+		}
+		want := turnsBefore(waiting, class, rules.AgingTurns)
+		if slack := rules.AgingTurns + turns/4; turns < want-slack || turns > want+slack {
+			t.Fatalf("it took %d turns, %d were expected: %s behind %v", turns, want, class, waiting)
+		}
+	})
+}
+
+func TestEstimate(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		load  Load
+		inst  Instance
+		class events.Class
+		want  time.Duration // after now; -1: not known
+	}{
+		"at rest":                          {class: events.ClassUtility, want: 0},
+		"held":                             {load: Load{Held: true}, class: events.ClassUtility, want: -1},
+		"just sent":                        {load: Load{FreeAt: epoch.Add(20 * time.Second)}, inst: Instance{Pace: events.Pace{RatePerMinute: 2}}, class: events.ClassUtility, want: 20 * time.Second},
+		"free long ago":                    {load: Load{FreeAt: epoch.Add(-time.Hour)}, class: events.ClassUtility, want: 0},
+		"paced backlog":                    {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 3}}, inst: Instance{Pace: events.Pace{RatePerMinute: 2}}, class: events.ClassUtility, want: 90 * time.Second},
+		"unpaced, turns were seen":         {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 3}, Turn: time.Second}, class: events.ClassUtility, want: 3 * time.Second},
+		"two at once":                      {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 4}, Turn: time.Second}, inst: Instance{Concurrency: 2}, class: events.ClassUtility, want: 2 * time.Second},
+		"unpaced, no turn was seen":        {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 3}}, class: events.ClassUtility, want: -1},
+		"slower than its pace":             {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 2}, Turn: 5 * time.Second}, inst: Instance{Pace: events.Pace{RatePerMinute: 60}}, class: events.ClassUtility, want: 10 * time.Second},
+		"OTP goes first":                   {load: Load{Waiting: map[events.Class]int{events.ClassMarketing: 100000}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassOTP, want: 0},
+		"lower ones have their share":      {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 18, events.ClassMarketing: 100}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassUtility, want: 20 * time.Second},
+		"behind others":                    {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 4}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassMarketing, want: 4 * time.Second},
+		"not longer than its share":        {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 1000}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassMarketing, want: 9 * time.Second},
+		"an absurd backlog has its bounds": {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 1 << 60}, Turn: time.Hour}, class: events.ClassUtility, want: longest},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at, ok := Estimate(tt.load, tt.inst, tt.class, epoch)
+			if got := at.Sub(epoch); ok != (tt.want >= 0) || ok && got != tt.want {
+				t.Errorf("%s %v, want %s", got, ok, tt.want)
+			}
+		})
+	}
+}
+
+func TestRest(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		load Load
+		want bool
+	}{
+		"nothing":   {want: true},
+		"sent once": {Load{Turn: time.Second, FreeAt: epoch, Waiting: map[events.Class]int{events.ClassOTP: 0}}, true},
+		"waiting":   {Load{Waiting: map[events.Class]int{events.ClassOTP: 1}}, false},
+		"paced":     {Load{FreeAt: epoch.Add(1)}, false},
+		"held":      {Load{Held: true}, false},
+	} {
+		if got := tt.load.Rest(epoch); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	full := Report{At: epoch, Instances: map[string]Load{"inst-1": {
+		Waiting: map[events.Class]int{events.ClassOTP: 3}, FreeAt: epoch.Add(time.Second), Turn: time.Second, Held: true,
+	}}}
+	raw, err := full.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(full, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, known := got.Of("inst-2"); !known {
+		t.Error("an instance at rest is not listed")
+	}
+	got.More = true
+	if _, known := got.Of("inst-2"); known {
+		t.Error("there was no room for it")
+	}
+	if _, err := Decode([]byte("{")); err == nil {
+		t.Error("half a report was read")
+	}
+	// The largest report fits a message.
+	most := Report{At: epoch, Instances: map[string]Load{}}
+	for i := range MaxReport {
+		l := Load{Waiting: map[events.Class]int{}, FreeAt: epoch.Add(1), Turn: 1<<62 + time.Duration(i), Held: true}
+		for _, c := range events.Classes() {
+			l.Waiting[c] = 1 << 40
+		}
+		most.Instances[fmt.Sprintf("%040d", i)] = l
+	}
+	if raw, err := most.Encode(); err != nil || len(raw) > 1<<20 {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+}
