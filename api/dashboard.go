@@ -55,7 +55,7 @@ func (a *API) registerDashboard() {
 	huma.Register(a.huma, huma.Operation{
 		OperationID: "getDashboard", Method: http.MethodGet, Path: "/v1/analytics/dashboard", Summary: "Figures of a period",
 		Description: "Of the project and environment of the key, over all its numbers. They may be some seconds old.",
-		Tags:        []string{"messages"}, Security: keySecurity(), SkipValidateParams: true,
+		Tags:        []string{"messages"}, Security: keySecurity(events.ScopeRead), SkipValidateParams: true,
 		Responses: a.problemResponses(events.CodeValidation, events.CodeUnauthorized, CodeTenantSuspended, events.CodeInternal,
 			events.CodeUnavailable),
 	}, a.getDashboard)

@@ -7,4 +7,5 @@ func (a *API) registerReads() {
 	}
 	a.registerList()
 	a.registerDashboard()
+	a.registerUsage()
 }
