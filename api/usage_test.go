@@ -30,8 +30,8 @@ func usageOf(t *testing.T, r reply) []UsageWindow {
 	return u.Data
 }
 
-// limited gives both tenants a plan.
-func limited(c *catalog.Catalog, p events.Plan) {
+// planned gives both tenants a plan.
+func planned(c *catalog.Catalog, p events.Plan) {
 	define(c, events.KindPlan, p.ID, p)
 	for _, tenant := range []string{"acme", "rival"} {
 		define(c, events.KindTenant, tenant, events.Tenant{ID: tenant, PlanID: p.ID, TimeZone: "America/Sao_Paulo"})
@@ -42,7 +42,7 @@ func limited(c *catalog.Catalog, p events.Plan) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	f, q, _ := ruled(t, func(c *catalog.Catalog) {
-		limited(c, events.Plan{ID: "free", Month: 200, Day: 50})
+		planned(c, events.Plan{ID: "free", Month: 200, Day: 50})
 	})
 	q.taken["acme m-2026-11"], q.taken["acme d-2026-11-29"], q.taken["rival m-2026-11"] = 7, 3, 99
 	want := []UsageWindow{
@@ -67,7 +67,7 @@ func TestUsage(t *testing.T) {
 
 func TestUsageWithoutLimitsAndWithoutCounters(t *testing.T) {
 	t.Parallel()
-	f, _, _ := ruled(t, func(c *catalog.Catalog) { limited(c, events.Plan{ID: "free"}) })
+	f, _, _ := ruled(t, func(c *catalog.Catalog) { planned(c, events.Plan{ID: "free"}) })
 	if got := usageOf(t, f.get("/v1/usage", liveKey)); len(got) > 0 {
 		t.Errorf("without limits: %+v", got)
 	}
@@ -75,7 +75,7 @@ func TestUsageWithoutLimitsAndWithoutCounters(t *testing.T) {
 		t.Errorf("without plans: %+v", got)
 	}
 	broken := newFixture(t)
-	limited(broken.catalog.cat, events.Plan{ID: "free", Month: 1})
+	planned(broken.catalog.cat, events.Plan{ID: "free", Month: 1})
 	broken.ports = func(p *Ports) { p.Quota = brokenQuota{&fakeQuota{}} }
 	wantCode(t, broken.start().get("/v1/usage", liveKey), events.CodeUnavailable)
 }
