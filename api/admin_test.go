@@ -86,6 +86,7 @@ func TestScopesOfCustomersKeys(t *testing.T) {
 	}
 	f.start()
 	wantCode(t, f.send("ps_live_scop0000_secret", note), CodeInsufficientScope)
+	wantCode(t, f.cancel("ps_live_scop0000_secret", "msg_x"), CodeInsufficientScope)
 	wantCode(t, f.get("/v1/messages/x", "ps_live_scop0001_secret"), CodeInsufficientScope)
 	wantCode(t, f.get("/v1/messages/x", "ps_live_scop0000_secret"), events.CodeNotFound)
 	if r := f.send("ps_live_scop0001_secret", note); r.status != http.StatusAccepted {

@@ -61,9 +61,9 @@ func (a *API) registerCancel() {
 		OperationID: "cancelMessages", Method: http.MethodDelete, Path: "/v1/messages/cancel", Summary: "Cancel messages",
 		Description: "Cancels what has not begun to leave, scheduled or waiting. Each message is decided by itself. A message that was canceled " +
 			"before is canceled: a request may be repeated. The customer's endpoints hear nothing of a cancel.",
-		Tags: []string{"messages"}, Security: keySecurity(),
+		Tags: []string{"messages"}, Security: keySecurity(events.ScopeSend),
 		Metadata: map[string]any{limitsKey: bodyLimits{size: a.cfg.BodyLimit, timeout: a.cfg.BodyTimeout}},
-		Responses: a.problemResponses(events.CodeValidation, events.CodeUnauthorized, CodeTenantSuspended, CodeRequestTimeout,
+		Responses: a.problemResponses(events.CodeValidation, events.CodeUnauthorized, CodeInsufficientScope, CodeTenantSuspended, CodeRequestTimeout,
 			events.CodeTooLarge, events.CodeInternal, events.CodeUnavailable),
 	}, a.cancel)
 	doc := a.huma.OpenAPI()

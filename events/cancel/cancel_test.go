@@ -236,6 +236,20 @@ func TestWhatCannotBeReadStopsACancel(t *testing.T) {
 				p.recs[len(p.recs)-1].Known = false
 			}, want: TryAgain,
 		},
+		"an operator passed over it": {
+			change: func(p *tape) {
+				r := p.dispatch("delegated", "msg_other", 1, nil)
+				p.recs[len(p.recs)-1].Known = false
+				p.dispatch("skipped", "", 0, &events.DispatchSkipped{Sequence: r.Position.Sequence})
+			}, want: May,
+		},
+		"an operator passed over another": {
+			change: func(p *tape) {
+				p.dispatch("delegated", "msg_other", 1, nil)
+				p.recs[len(p.recs)-1].Known = false
+				p.dispatch("skipped", "", 0, &events.DispatchSkipped{Sequence: 1})
+			}, want: TryAgain,
+		},
 		"an event is missing": {
 			change: func(p *tape) {
 				p.dispatch("started", "msg_other", 1, &events.DispatchStarted{})

@@ -24,7 +24,9 @@ type Group struct {
 	byID     map[string]*Message
 	at       uint64 // the group is folded up to here
 	restored restored
-	broken   bool // an event is missing, or is of a kind unknown to this process
+	broken   bool // an event is missing
+
+	unreadable map[uint64]struct{} // events of a kind unknown to this process, unless an operator passed over them
 }
 
 // restored is the newest dispatch.restored of the instance; the zero value is none.
@@ -35,7 +37,7 @@ type restored struct {
 
 // NewGroup begins at a sequence up to which the records of the messages are complete, each id given once.
 func NewGroup(after uint64, messages []Message) *Group {
-	g := &Group{at: after, byID: make(map[string]*Message, len(messages))}
+	g := &Group{at: after, byID: make(map[string]*Message, len(messages)), unreadable: map[uint64]struct{}{}}
 	for _, m := range messages {
 		g.messages = append(g.messages, &m)
 		g.byID[m.ID] = &m
@@ -60,12 +62,20 @@ func (g *Group) apply(rec events.Recorded) {
 		return
 	}
 	// The first one names an event that lies before the reading, wherever that is; g.at is no event then.
-	if rec.Prev > g.at || !rec.Known {
+	if rec.Prev > g.at {
 		g.broken = true
 	}
 	g.at = seq
-	if events.NameOf(rec.Type) == events.NameOf(events.TypeDispatchRestored) {
+	if !rec.Known {
+		g.unreadable[seq] = struct{}{}
+		return
+	}
+	switch b := rec.Body.(type) {
+	case *events.DispatchRestored:
 		g.Restored(rec)
+		return
+	case *events.DispatchSkipped:
+		delete(g.unreadable, b.Sequence)
 		return
 	}
 	f, ok := message.FactOf(rec)
@@ -115,7 +125,7 @@ func (g *Group) Verdict(id string) Verdict {
 	switch {
 	case v != May:
 		return v
-	case g.broken || m.Unreadable:
+	case g.broken || len(g.unreadable) > 0 || m.Unreadable:
 		return TryAgain
 	case g.inDoubt(m):
 		return Unconfirmed
