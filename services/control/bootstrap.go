@@ -28,17 +28,20 @@ type BootstrapLog interface {
 func Bootstrap(ctx context.Context, log BootstrapLog, name string, force bool) (apikey.Key, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	feed, done := NewFeed(log, Settings{}), make(chan error, 1)
-	go func() { done <- feed.Run(ctx) }()
+	feed, done := NewFeed(log, Settings{}), make(chan struct{})
+	var ended error
+	go func() {
+		defer close(done)
+		ended = feed.Run(ctx)
+	}()
 	defer func() {
 		cancel()
-		<-done // it ended because it was told to, or said why before
+		<-done
 	}()
 	select {
 	case <-feed.Ready():
-	case err := <-done:
-		done <- err
-		return apikey.Key{}, err
+	case <-done:
+		return apikey.Key{}, ended
 	case <-ctx.Done():
 		return apikey.Key{}, fmt.Errorf("read the control plane: %w", ctx.Err())
 	}
