@@ -169,6 +169,7 @@ type IngressSecret struct {
 type Endpoint struct {
 	ID          string      `json:"id"`
 	TenantID    string      `json:"tenantId"`
+	ProjectID   string      `json:"projectId,omitempty"` // hears of messages of this project only; empty: of all of the tenant
 	Name        string      `json:"name"`
 	URL         string      `json:"url"`
 	Environment Environment `json:"environment"`

@@ -6,6 +6,7 @@ package catalog
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"pilotstatus.dev/events"
 )
@@ -28,8 +29,9 @@ type Catalog struct {
 	operators store[events.Operator]
 	platform  store[events.Platform]
 
-	tables map[string]table  // by kind
-	seqs   map[string]uint64 // "kind/id" → sequence of its last event
+	tables map[string]table     // by kind
+	seqs   map[string]uint64    // "kind/id" → sequence of its last event
+	told   map[string]time.Time // of endpoints: id → when its last event was stored
 }
 
 // Places of indexes in their stores.
@@ -75,6 +77,7 @@ func New() *Catalog {
 		operators: newStore(events.KindOperator, by(func(o events.Operator) string { return o.PublicID })),
 		platform:  newStore[events.Platform](events.KindPlatform),
 		seqs:      map[string]uint64{},
+		told:      map[string]time.Time{},
 	}
 	c.tables = map[string]table{
 		events.KindTenant: c.tenants, events.KindProject: c.projects, events.KindKey: c.keys, events.KindTemplate: c.templates,
@@ -101,6 +104,9 @@ func (c *Catalog) Apply(rec events.Recorded) {
 	if t, ok := c.tables[kind]; ok {
 		c.seqs[kind+"/"+id] = rec.Position.Sequence
 		t.apply(id, rec.Body)
+	}
+	if kind == events.KindEndpoint {
+		c.told[id] = rec.Stored
 	}
 }
 
@@ -169,6 +175,9 @@ func LatestApproved(t events.Template, production bool) (events.TemplateVersion,
 // Endpoint gives a customer's endpoint.
 func (c *Catalog) Endpoint(id string) (events.Endpoint, bool) { return c.endpoints.get(id) }
 
+// EndpointChanged gives when the last event of an endpoint was stored; zero for none.
+func (c *Catalog) EndpointChanged(id string) time.Time { return c.told[id] }
+
 // Endpoints lists every endpoint by id.
 func (c *Catalog) Endpoints() []events.Endpoint { return c.endpoints.all() }
 
@@ -177,14 +186,14 @@ func (c *Catalog) EndpointsOf(tenant string) []events.Endpoint {
 	return c.endpoints.with(ofTenant, tenant)
 }
 
-// Subscribers lists, by id, the active endpoints that want a customer event of a message sent with the key: the one linked to
-// the key, or else all of the tenant in the key's environment.
-func (c *Catalog) Subscribers(tenant, keyID string, env events.Environment, event string) []events.Endpoint {
+// Subscribers lists, by id, the active endpoints that want a customer event of a message of a project sent with the key: the one
+// linked to the key, or else all of the tenant in the key's environment, without those of its other projects.
+func (c *Catalog) Subscribers(tenant, project, keyID string, env events.Environment, event string) []events.Endpoint {
 	key, _ := c.keys.get(keyID)
 	linked := key.EndpointID
 	var out []events.Endpoint
 	for _, e := range c.EndpointsOf(tenant) {
-		if !e.Active || e.Environment != env || (linked != "" && linked != e.ID) {
+		if !e.Active || e.Environment != env || (linked != "" && linked != e.ID) || (e.ProjectID != "" && e.ProjectID != project) {
 			continue
 		}
 		if slices.Contains(e.Events, "*") || slices.Contains(e.Events, event) {

@@ -194,6 +194,8 @@ func TestSubscribers(t *testing.T) {
 		e(1, "e-2", "t-1", events.Live, true, "*"), e(2, "e-1", "t-1", events.Live, true, events.CustomerMessageSent),
 		e(3, "e-3", "t-1", events.Test, true, "*"), e(4, "e-4", "t-2", events.Live, true, "*"),
 		e(5, "e-5", "t-1", events.Live, false, "*"), e(6, "e-6", "t-1", events.Live, true),
+		control(10, events.KindEndpoint, "e-7", &events.Endpoint{ID: "e-7", TenantID: "t-1", ProjectID: "p-1", Environment: events.Live, Active: true, Events: []string{events.CustomerMessageFailed}}),
+		control(11, events.KindEndpoint, "e-8", &events.Endpoint{ID: "e-8", TenantID: "t-1", ProjectID: "p-2", Environment: events.Live, Active: true, Events: []string{"*"}}),
 		control(7, events.KindKey, "k-linked", &events.Key{ID: "k-linked", EndpointID: "e-1"}),
 		control(8, events.KindKey, "k-free", &events.Key{ID: "k-free"}),
 		control(9, events.KindKey, "k-foreign", &events.Key{ID: "k-foreign", EndpointID: "e-4"}),
@@ -206,12 +208,14 @@ func TestSubscribers(t *testing.T) {
 		{"k-free", events.CustomerMessageSent, []string{"e-1", "e-2"}},
 		{"k-free", events.CustomerMessageRead, []string{"e-2"}},
 		{"k-gone", events.CustomerMessageRead, []string{"e-2"}},
+		{"k-free", events.CustomerMessageFailed, []string{"e-2", "e-7"}},
+		{"k-gone", events.CustomerMessageFailed, []string{"e-2", "e-7"}},
 		{"k-linked", events.CustomerMessageSent, []string{"e-1"}},
 		{"k-linked", events.CustomerMessageRead, nil},
 		{"k-foreign", events.CustomerMessageRead, nil},
 	} {
 		var got []string
-		for _, s := range c.Subscribers("t-1", x.key, events.Live, x.event) {
+		for _, s := range c.Subscribers("t-1", "p-1", x.key, events.Live, x.event) {
 			got = append(got, s.ID)
 		}
 		if diff := cmp.Diff(x.want, got); diff != "" {

@@ -76,7 +76,8 @@ func Key(c *catalog.Catalog, k events.Key, before *events.Key) (f Faults) {
 		f.when(!ok || in.Shared || in.TenantID != k.TenantID, "instanceId", RuleUnknown)
 	}
 	if e, ok := c.Endpoint(k.EndpointID); k.EndpointID != "" {
-		f.when(!ok || e.TenantID != k.TenantID || e.Environment != k.Environment, "endpointId", RuleUnknown)
+		foreign := e.ProjectID != "" && e.ProjectID != k.ProjectID
+		f.when(!ok || foreign || e.TenantID != k.TenantID || e.Environment != k.Environment, "endpointId", RuleUnknown)
 	}
 	if k.RetentionDays != nil {
 		f.count("retentionDays", *k.RetentionDays, 0, MaxRetentionDays)

@@ -48,6 +48,9 @@ func Endpoint(loopback bool) func(*catalog.Catalog, events.Endpoint, *events.End
 		old, isNew := orZero(before), before == nil
 		f.id(e.ID)
 		f.owner(c, isNew, old.TenantID, e.TenantID)
+		if e.ProjectID != "" || old.ProjectID != "" {
+			f.project(c, e.TenantID, isNew, old.ProjectID, e.ProjectID)
+		}
 		f.name("name", e.Name, true)
 		if u, ok := f.address("url", e.URL); ok {
 			f.public(u, loopback)

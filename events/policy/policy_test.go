@@ -73,6 +73,8 @@ func world() *catalog.Catalog {
 	other.ID, other.Name, other.TenantID = "theirs", "rival-1", "rival"
 	define(c, events.KindInstance, "theirs", other)
 	define(c, events.KindEndpoint, "hook", endpoint())
+	define(c, events.KindProject, "office", events.Project{ID: "office", TenantID: "acme", Name: "office"})
+	define(c, events.KindEndpoint, "narrow", with(endpoint(), func(e *events.Endpoint) { e.ID, e.ProjectID = "narrow", "office" }))
 	define(c, events.KindTemplate, "tpl-1", tpl())
 	used := key()
 	used.ID, used.PublicID = "used", "used0000"
@@ -127,6 +129,10 @@ func TestAccounts(t *testing.T) {
 		{
 			"key of another tenant's things", policy.Key(c, with(key(), func(k *events.Key) { k.TenantID = "rival" }), nil),
 			[]string{"projectId unknown", "instanceId unknown", "endpointId unknown"},
+		},
+		{
+			"key linked to another project's endpoint", policy.Key(c, with(key(), func(k *events.Key) { k.EndpointID = "narrow" }), nil),
+			[]string{"endpointId unknown"},
 		},
 		{"key of nothing", policy.Key(c, events.Key{Scopes: []string{"send", "send", "fly"}, RetentionDays: new(int)}, nil), []string{
 			"id token", "tenantId unknown", "projectId unknown", "environment unknown_value", "name required", "publicId form", "sha256 form",
@@ -193,6 +199,9 @@ func TestEndpoints(t *testing.T) {
 	c, old := world(), endpoint()
 	check(t, []row{
 		{"same", policy.Endpoint(false)(c, endpoint(), &old), nil},
+		{"of a project", policy.Endpoint(false)(c, with(endpoint(), func(e *events.Endpoint) { e.ProjectID = "shop" }), nil), nil},
+		{"of another's project", policy.Endpoint(false)(c, with(endpoint(), func(e *events.Endpoint) { e.ProjectID = "rivals" }), nil), []string{"projectId unknown"}},
+		{"given to a project", policy.Endpoint(false)(c, with(endpoint(), func(e *events.Endpoint) { e.ProjectID = "shop" }), &old), []string{"projectId fixed"}},
 		{"of nothing", policy.Endpoint(false)(c, events.Endpoint{Events: []string{"message.eaten"}}, nil), []string{
 			"id token", "tenantId unknown", "name required", "url url", "environment unknown_value", "events[0] unknown_value", "secrets required",
 		}},
@@ -289,7 +298,7 @@ func TestUses(t *testing.T) {
 	define(c, events.KindPlatform, events.PlatformID, events.Platform{PlanID: "free"})
 	for id, want := range map[string][]string{
 		"tenant/acme": {"project", "key", "instance", "endpoint"}, "project/shop": {"key", "template"}, "instance/own": {"key"}, "endpoint/hook": {"key"},
-		"plan/free": {"platform", "tenant"}, "project/rivals": nil, "instance/theirs": nil, "key/used": nil, "plan/none": nil,
+		"plan/free": {"platform", "tenant"}, "project/rivals": nil, "project/office": {"endpoint"}, "instance/theirs": nil, "key/used": nil, "plan/none": nil,
 	} {
 		kind, name, _ := strings.Cut(id, "/")
 		if diff := cmp.Diff(want, policy.Uses(c, kind, name)); diff != "" {

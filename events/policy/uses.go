@@ -31,6 +31,12 @@ func Uses(c *catalog.Catalog, kind, id string) (kinds []string) {
 		p, _ := c.Project(id)
 		use(keys(p.TenantID, func(k events.Key) bool { return k.ProjectID == id }), events.KindKey)
 		use(len(c.Templates(id)) > 0, events.KindTemplate)
+		for _, e := range c.EndpointsOf(p.TenantID) {
+			if e.ProjectID == id {
+				use(true, events.KindEndpoint)
+				break
+			}
+		}
 	case events.KindInstance:
 		in, _ := c.Instance(id)
 		use(keys(in.TenantID, func(k events.Key) bool { return k.InstanceID == id }), events.KindKey)

@@ -243,7 +243,7 @@ func (f *Fanout) tellOf(ctx context.Context, instance string, about events.Close
 	}
 	var endpoints []events.Endpoint
 	f.catalog.Read(func(c *catalog.Catalog) {
-		endpoints = c.Subscribers(queued.TenantID, state.Queued.Body.KeyID, state.Queued.Body.Environment, name)
+		endpoints = c.Subscribers(queued.TenantID, state.Queued.Body.Project, state.Queued.Body.KeyID, state.Queued.Body.Environment, name)
 	})
 	for _, e := range endpoints {
 		if err := f.publish(ctx, e, state, change); err != nil {
