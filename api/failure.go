@@ -9,6 +9,7 @@ var failureTexts = map[events.ErrorCode]string{
 	events.FailAttemptsExhausted:    "Every try to send the message was without effect.",
 	events.FailDeliveryTimeout:      "It could not be confirmed that the message left; it may have.",
 	events.FailNotConfirmed:         "The message was sent, but no delivery was confirmed.",
+	events.FailOptedOut:             "The recipient opted out before it was sent.",
 	events.FailNotOnWhatsApp:        "The destination number is not on WhatsApp.",
 	events.FailGatewayRejected:      "WhatsApp refused the message.",
 	events.FailRequestInvalid:       "The message could not be put into a form that can be sent.",

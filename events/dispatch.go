@@ -33,6 +33,7 @@ const (
 	FailInstanceNotFound     ErrorCode = "LINKED_WHATSAPP_INSTANCE_NOT_FOUND"
 	FailDuplicateSuppressed  ErrorCode = "DUPLICATE_SUPPRESSED" // the same last message to the same number
 	FailContentErased        ErrorCode = "CONTENT_ERASED"       // its content was erased before it was sent
+	FailOptedOut             ErrorCode = "RECIPIENT_OPTED_OUT"  // the recipient opted out after it was accepted
 )
 
 // DispatchStarted is the intent: one gateway call may follow within the budget, by the process whose nonce it carries (rules R2, R4).

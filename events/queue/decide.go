@@ -30,6 +30,8 @@ func (q *Queue) held(now time.Time) Hold {
 		return HoldBroken
 	case q.chain.unread > 0:
 		return HoldUnreadable
+	case q.rules.Stopped:
+		return HoldStopped
 	case q.Paused():
 		return HoldPaused
 	case q.Parked(), q.Closed():
@@ -52,6 +54,8 @@ func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
 		}
 	}
 	switch {
+	case q.rules.Suspended[e.Lane.Tenant]:
+		return HoldSuspended
 	case q.draining > max(q.resumed, q.paused) && e.QueuedSeq > q.draining:
 		return HoldPaused
 	case !now.Before(e.DeliverUntil):

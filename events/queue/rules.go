@@ -37,6 +37,8 @@ type Rules struct {
 	Quiet         time.Duration               // no start after an attempt without an answer (breaker)
 	AgingTurns    int                         // a waiting lower class gets one turn in this many
 	BindWindow    time.Duration               // how long an acceptance without a key id is looked up
+	Stopped       bool                        // an operator has stopped sending for all: nothing starts
+	Suspended     map[string]bool             // tenants of which nothing starts
 }
 
 // DefaultRules are the numbers of docs/events.md.
@@ -91,6 +93,8 @@ const (
 	HoldQuiet        Hold = "quiet"            // the breaker is open after an attempt without an answer
 	HoldBroken       Hold = "broken_chain"     // ce-prev does not name the fenced event before it (rule R3)
 	HoldUnreadable   Hold = "unreadable_event" // a fenced event of a type or version unknown to this process
+	HoldStopped      Hold = "stopped"          // sending is stopped for all
+	HoldSuspended    Hold = "tenant_suspended" // its tenant is suspended
 	HoldNotOver      Hold = "not_over"         // a close that waits for a time that has not come
 	HoldOutstanding  Hold = "outstanding"      // a definite end while an attempt is unknown (rule R7)
 	HoldNoneOutstand Hold = "none_outstanding" // a presumed end without an unknown attempt

@@ -8,6 +8,7 @@ var errorMessages = map[events.ErrorCode]string{
 	events.FailAttemptsExhausted:    "Every attempt allowed for this message had no effect.",
 	events.FailDeliveryTimeout:      "WhatsApp did not confirm in time whether the message was sent.",
 	events.FailNotConfirmed:         "The message was sent, but its delivery was never confirmed.",
+	events.FailOptedOut:             "The recipient opted out before it was sent.",
 	events.FailNotOnWhatsApp:        "The destination number is not on WhatsApp.",
 	events.FailGatewayRejected:      "WhatsApp rejected the message.",
 	events.FailRequestInvalid:       "The message could not be handed to WhatsApp in this form.",

@@ -42,6 +42,7 @@ type actor struct {
 	paceNext time.Time
 	fault    queue.Hold // complained about
 	restored restored
+	holds    *holds // brought to q
 }
 
 func newActor(p *partition, id string) *actor {
@@ -136,7 +137,7 @@ const maxNap = 5 * time.Second
 func (a *actor) work(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		a.disproveMine(ctx)
-		if !a.p.d.leads() || a.p.skewed(a.p.d.set.Now()) {
+		if !a.p.d.leads() || a.p.timeless() {
 			clear(a.seen) // waits begin anew with a new lease
 			return maxNap
 		}
@@ -159,7 +160,7 @@ func (a *actor) work(ctx context.Context) time.Duration {
 // next takes the next turn, if there is one.
 func (a *actor) next() bool {
 	now := a.p.d.set.Now()
-	if a.p.lagging(now) || a.p.skewed(now) || now.Before(a.paceNext) {
+	if a.p.lagging(now) || a.p.timeless() || now.Before(a.paceNext) {
 		return false
 	}
 	inst, ok := a.p.d.instance(a.id)
@@ -167,6 +168,7 @@ func (a *actor) next() bool {
 		return false
 	}
 	a.mu.Lock()
+	a.hold()
 	s, ok := a.q.Next(now)
 	var j job
 	held := queue.HoldNone

@@ -7,14 +7,8 @@ import (
 	"pilotstatus.dev/events"
 )
 
-// skew is how far this machine's clock was off the stream's, and when that was seen.
-type skew struct {
-	off time.Duration
-	at  time.Time
-}
-
-// skewValid is how long an observation of the clock counts: then a start is tried again.
-const skewValid = 10 * time.Second
+// skew is how far this machine's clock was off the stream's when they were last compared.
+type skew struct{ off time.Duration }
 
 // lookAtClock compares the stream's clock with ours through a start of this very process: it was stored between our stamp and now.
 func (p *partition) lookAtClock(rec events.Recorded) { p.observe(rec.Time, rec.Stored, p.d.set.Now()) }
@@ -24,28 +18,37 @@ func (p *partition) lookAtClock(rec events.Recorded) { p.observe(rec.Time, rec.S
 func (p *partition) askClock(ctx context.Context) {
 	before := p.d.set.Now()
 	at, err := p.log.Clock(ctx, events.EventsStream(p.n))
-	if err != nil { // a log that does not answer takes nothing either
+	if err != nil {
 		p.d.log.Debug().Err(err).Stringer("partition", p.n).Msg("ask for the time")
 		return
 	}
 	p.observe(before, at, p.d.set.Now())
 }
 
-// observe keeps what a moment of the stream's clock, between two of ours, says.
+// observe keeps what a moment of the stream's clock, between two of ours, says; nothing when they are so far apart that an error
+// could hide between them.
 func (p *partition) observe(before, at, after time.Time) {
-	p.skew.Store(&skew{off: max(before.Sub(at), at.Sub(after), 0), at: after})
+	off := max(before.Sub(at), at.Sub(after), 0)
+	if off <= p.d.set.MaxClockSkew && after.Sub(before) > p.d.set.MaxClockSkew {
+		return
+	}
+	p.skew.Store(&skew{off: off})
 }
 
 // skewed reports that this machine's clock is too far off the stream's to promise anything about deadlines.
-func (p *partition) skewed(now time.Time) bool {
+func (p *partition) skewed() bool {
 	s := p.skew.Load()
-	return s != nil && s.off > p.d.set.MaxClockSkew && now.Sub(s.at) < skewValid
+	return s != nil && s.off > p.d.set.MaxClockSkew
 }
+
+// timeless reports that nothing may be done by this machine's clock: it is off, or was never compared. A log that answers too late
+// to compare it may well take an end.
+func (p *partition) timeless() bool { return p.skew.Load() == nil || p.skewed() }
 
 // skewed reports that the clock is off that of any partition: somebody else had better lead.
 func (d *Dispatcher) skewed() bool {
 	for _, p := range d.parts {
-		if p.skewed(d.set.Now()) {
+		if p.skewed() {
 			return true
 		}
 	}

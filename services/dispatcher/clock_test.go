@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
 )
 
 // A dispatcher whose clock was minutes ahead led until its first start showed it, and ended what was not over: R4.
@@ -50,4 +51,26 @@ func TestALeaderWhoseClockGoesWrongLetsGo(t *testing.T) {
 	off.Store(0)
 	lead(true)
 	r.awaitStage(id, events.StageDispatched)
+}
+
+// A log that answered late to a dispatcher that just began took its ends, which were too early by a clock that it had not compared.
+func TestAClockThatWasNotComparedEndsNothing(t *testing.T) {
+	t.Parallel()
+	d := New(Config{Settings: Settings{Now: func() time.Time { return time.Now().Add(time.Hour) }}, Logs: []*eventlog.Log{nil}})
+	p, now := d.parts[0], time.Now()
+	if !p.timeless() || d.skewed() {
+		t.Error("it acts by a clock that it has not compared, or calls it wrong")
+	}
+	p.observe(now, now.Add(time.Second), now.Add(2*time.Second)) // an error of a second may hide in it
+	if !p.timeless() {
+		t.Error("an answer of two seconds proves a clock right")
+	}
+	p.observe(now, now.Add(10*time.Millisecond), now.Add(20*time.Millisecond))
+	if p.timeless() {
+		t.Error("a clock that is right is not believed")
+	}
+	p.observe(now.Add(time.Hour), now, now.Add(time.Hour+2*time.Second)) // a slow answer proves one wrong all the same
+	if !p.timeless() || !d.skewed() {
+		t.Error("an hour is not noticed")
+	}
 }

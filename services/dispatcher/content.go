@@ -16,8 +16,9 @@ import (
 // content is the personal part of a message, unsealed for one turn.
 type content struct {
 	events.Payload
-	trace string // W3C trace context of the message
-	done  func() // lets the lane bring its next message
+	trace     string // W3C trace context of the message
+	recipient string // its keyed hash
+	done      func() // lets the lane bring its next message
 }
 
 // content reads the accepted message, from its lane when it is at its head, else by direct get, and unseals it.
@@ -39,7 +40,8 @@ func (a *actor) content(ctx context.Context, j job) (content, bool) {
 		a.postpone(j, parkedKeyFor)
 		return content{}, false
 	}
-	return content{Payload: p, trace: rec.TraceParent, done: done}, true
+	body, _ := rec.Body.(*events.MessageQueued)
+	return content{Payload: p, trace: rec.TraceParent, recipient: body.RecipientHash, done: done}, true
 }
 
 // parkedKeyFor is how long a message whose key cannot be read waits before it is tried again.

@@ -51,6 +51,7 @@ type Dispatcher struct {
 	parts    []*partition
 	leading  atomic.Bool
 	led      atomic.Bool // leading at some time
+	holds    atomic.Pointer[holds]
 
 	snapshots  Snapshots
 	witness    Witness
@@ -101,6 +102,7 @@ func New(c Config) *Dispatcher {
 // is left to the next life.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.gateways.close()
+	d.holds.Store(readHolds(d.catalog))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range d.parts {
 		g.Go(func() error { return p.run(ctx) })
@@ -114,6 +116,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-changes:
+				d.holds.Store(readHolds(d.catalog))
 				d.wakeAll(ctx)
 			}
 		}

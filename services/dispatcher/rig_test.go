@@ -72,12 +72,16 @@ func (f *fixedCatalog) Watch() (changed <-chan struct{}, stop func()) { return f
 func (f *fixedCatalog) Current() error { return nil }
 
 func (f *fixedCatalog) define(inst events.Instance) {
+	f.apply(events.KindInstance, inst.ID, &events.Defined[events.Instance]{Value: inst})
+}
+
+// apply takes the state of any entity in.
+func (f *fixedCatalog) apply(kind, id string, body any) {
 	f.mu.Lock()
 	f.seq++
 	f.catalog.Apply(events.Recorded{
 		Event: events.Event{
-			Envelope: events.Envelope{Type: events.DefinedType(events.KindInstance)},
-			Address:  events.ControlSubject(events.KindInstance, inst.ID), Body: &events.Defined[events.Instance]{Value: inst},
+			Envelope: events.Envelope{Type: events.DefinedType(kind)}, Address: events.ControlSubject(kind, id), Body: body,
 		},
 		Position: events.Position{Sequence: f.seq}, Known: true,
 	})
@@ -196,6 +200,7 @@ type order struct {
 	content   *template.Content
 	deliverAt time.Time
 	window    time.Duration
+	recipient string // its hash
 }
 
 // accept appends a queued event, as the API does, and gives the message id.
@@ -233,7 +238,7 @@ func (r *rig) accept(o order) string {
 			ID: id, Type: events.TypeMessageQueued, Source: "pilot/test", Time: now, Subject: id, TenantID: o.tenant,
 			DeliverAt: o.deliverAt, DeliverUntil: at.Add(o.window),
 		},
-		Body: &events.MessageQueued{Category: o.class.Category(), Sealed: events.Sealed{KeyID: "k", Blob: raw}},
+		Body: &events.MessageQueued{Category: o.class.Category(), RecipientHash: o.recipient, Sealed: events.Sealed{KeyID: "k", Blob: raw}},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

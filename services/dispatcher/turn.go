@@ -22,6 +22,9 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		return
 	}
 	defer content.done()
+	if a.optedOut(ctx, j, content.recipient) {
+		return
+	}
 	client, err := a.p.d.gateways.client(ctx, inst)
 	if err != nil {
 		a.log.Error().Err(err).Msg("open gateway")
@@ -137,7 +140,7 @@ func (a *actor) jidHash(ctx context.Context, inst events.Instance, r resolved) s
 // check is the last look, at every Write of the request (rule R4).
 func (a *actor) check(j job, s *intent) error {
 	now := a.p.d.set.Now()
-	if s.age(now) >= a.p.d.set.Budget || !now.Before(j.deliverUntil) || a.p.skewed(now) {
+	if s.age(now) >= a.p.d.set.Budget || !now.Before(j.deliverUntil) || a.p.timeless() {
 		return errStopped
 	}
 	a.mu.Lock()

@@ -1,0 +1,51 @@
+package dispatcher
+
+import (
+	"context"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/catalog"
+)
+
+// holds is what the control plane holds back: it is read at each change of the catalog, and is best effort between that and a start.
+type holds struct {
+	stopped   bool
+	suspended map[string]bool
+}
+
+// readHolds gives what the catalog holds back now.
+func readHolds(c Catalog) *holds {
+	h := &holds{suspended: map[string]bool{}}
+	c.Read(func(cat *catalog.Catalog) {
+		h.stopped = cat.Platform().Stopped
+		for _, t := range cat.Tenants() {
+			if t.Suspended {
+				h.suspended[t.ID] = true
+			}
+		}
+	})
+	return h
+}
+
+// hold brings what the control plane holds back to the fold. The caller holds a.mu.
+func (a *actor) hold() {
+	now := a.p.d.holds.Load()
+	if a.holds == now || now == nil {
+		return
+	}
+	a.holds = now
+	r := a.q.Rules()
+	r.Stopped, r.Suspended = now.stopped, now.suspended
+	a.q.SetRules(r)
+}
+
+// optedOut ends a message whose recipient has opted out since it was accepted. It is looked at where no attempt can have had an
+// effect: a message in doubt goes its way.
+func (a *actor) optedOut(ctx context.Context, j job, recipientHash string) bool {
+	out := false
+	a.p.d.catalog.Read(func(c *catalog.Catalog) { out = c.OptedOut(j.lane.Tenant, recipientHash) })
+	if out {
+		a.closeOne(ctx, j, events.FailOptedOut)
+	}
+	return out
+}
