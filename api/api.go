@@ -137,6 +137,7 @@ func New(cfg Config, ports Ports) *API {
 		a.registerSend()
 		a.registerBatch()
 		a.registerMessage()
+		a.registerOptIn()
 		a.registerCancel()
 		addWebhooks(a.huma.OpenAPI())
 	}

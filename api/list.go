@@ -44,7 +44,7 @@ func (a *API) registerList() {
 		OperationID: "listMessages", Method: http.MethodGet, Path: "/v1/messages", Summary: "List messages",
 		Description: "Newest first, in pages. A message that was there when the first page was read is on one page, once, unless its status " +
 			"changes while a filter names one. The first page has every message that was accepted before, or the answer is 503.",
-		Tags: []string{"messages"}, Security: keySecurity(),
+		Tags: []string{"messages"}, Security: keySecurity(events.ScopeRead),
 		SkipValidateParams: true, // all faults at once, by rules of ours
 		Responses: a.problemResponses(events.CodeValidation, events.CodeUnauthorized, CodeTenantSuspended, events.CodeInternal,
 			events.CodeUnavailable),
