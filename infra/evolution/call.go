@@ -15,6 +15,7 @@ const (
 	CallSendPresence      Call = "sendPresence"
 	CallWhatsAppNumbers   Call = "whatsappNumbers"
 	CallConnectionState   Call = "connectionState"
+	CallConnect           Call = "connect"
 	CallFindMessages      Call = "findMessages"
 	CallFindStatusMessage Call = "findStatusMessage"
 	CallSetWebhook        Call = "setWebhook"

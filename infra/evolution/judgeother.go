@@ -104,6 +104,8 @@ func readable(call Call, body []byte) bool {
 		return has("version")
 	case CallSetWebhook:
 		return isObject
+	case CallConnect:
+		return isObject && string(fields["error"]) != "true"
 	default: // sends are judged elsewhere
 	}
 	return json.Valid(body) && string(fields["error"]) != "true"

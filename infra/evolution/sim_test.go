@@ -2,6 +2,7 @@ package evolution_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,5 +125,39 @@ func TestStatesOfAnInstance(t *testing.T) {
 	var f *evolution.Failure
 	if _, err := c.WhatsAppNumbers(t.Context(), "new", []string{"1"}); !errors.As(err, &f) || f.Verdict.Scope != evolution.ScopeInstance {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestAnInstanceIsPaired(t *testing.T) {
+	t.Parallel()
+	c, s := pair(t, evolutionsim.Options{})
+	ctx := t.Context()
+	if p, err := c.Connect(ctx, "acme"); err != nil || p != (evolution.Pairing{Open: true}) {
+		t.Errorf("connected: %+v %v", p, err)
+	}
+	if err := s.AddInstance(evolutionsim.Instance{Name: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := c.Connect(ctx, "new"); err != nil || p != (evolution.Pairing{}) {
+		t.Errorf("before there is a code: %+v %v", p, err)
+	}
+	first, err := c.Connect(ctx, "new")
+	if err != nil || first.Open || first.Text == "" || !strings.HasPrefix(first.Picture, "data:image/png;base64,") {
+		t.Errorf("code: %+v %v", first, err)
+	}
+	if second, err := c.Connect(ctx, "new"); err != nil || second.Text == first.Text {
+		t.Errorf("the code is not renewed: %+v %v", second, err)
+	}
+	if state, err := c.ConnectionState(ctx, "new"); err != nil || state != evolution.StateConnecting {
+		t.Errorf("state: %s %v", state, err)
+	}
+	if _, err := c.Connect(ctx, "none"); err == nil {
+		t.Error("an instance that is not there was connected")
+	}
+	if _, err := s.AddFault(evolutionsim.Fault{Kind: "answer", Status: 200, Body: `{"error":true,"message":"[object Object]"}`, Call: "connect", Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := c.Connect(ctx, "new"); err == nil {
+		t.Errorf("an error is a pairing: %+v", p)
 	}
 }

@@ -62,6 +62,7 @@ type instance struct {
 	state   string
 	loaded  bool
 	socket  bool // a connection was tried since the instance was made
+	codes   int  // QR codes given
 	webhook *Webhook
 	missing map[string]bool
 	account map[string]string // the looked-up spelling → the account's

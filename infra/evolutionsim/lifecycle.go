@@ -41,21 +41,34 @@ func settings() map[string]any {
 	}
 }
 
-// connect begins a connection, which never gets further than a QR code until Change pairs it.
+// connect begins a connection, which never gets further than a QR code until Change pairs it. The gateway has the code a moment
+// after the connection began: the call that begins it gets none, later ones do.
 func (s *Server) connect(x *exchange) reply {
 	i := x.instance
 	i.mu.Lock()
-	open := i.state == stateOpen
+	open, begun := i.state == stateOpen, i.state == stateConnecting && i.socket
 	if !open {
 		i.socket, i.state = true, stateConnecting
 	}
+	if begun {
+		i.codes++
+	}
+	codes := i.codes
 	i.mu.Unlock()
-	if open {
+	switch {
+	case open:
 		return s.connectionState(x)
+	case begun:
+		return jsonReply(http.StatusOK, map[string]any{
+			"pairingCode": nil, "code": fmt.Sprintf("2@simulated-%s-%d", i.id, codes), "base64": "data:image/png;base64," + onePixel, "count": codes,
+		})
 	}
 	s.emitState(i, stateConnecting, 0)
 	return jsonReply(http.StatusOK, map[string]int{"count": 0})
 }
+
+// onePixel is a picture.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
 
 // restart fails whatever the state, as it was captured.
 func (s *Server) restart(*exchange) reply {
