@@ -118,7 +118,7 @@ func (p *plan) drawOperator(r *rand.Rand) {
 }
 
 func (w *world) operate(n int, typ, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*longestOutage)
 	defer cancel()
 	p := events.PartitionOf(instanceID(n), partitions)
 	_, err := w.log.Append(ctx, events.Event{
