@@ -32,7 +32,7 @@ each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$
 	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
-	fuzz-seeds fuzz cover model sim demo up bench bench-log teeth crash powercut tools tools-nats ci clean
+	fuzz-seeds fuzz cover model sim compat demo up bench bench-log teeth crash powercut tools tools-nats ci clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ test: $(GOTESTSUM) ## All suites of all modules under the race detector, with co
 	@TEST_TIMEOUT=$(TEST_TIMEOUT) .ci/test $(FLOORS)
 
 test-unit: ## The short tests only: no end-to-end suites, no coverage
-	@$(call each,go test -short -shuffle=on -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -v '/e2e'))
+	@$(call each,go test -short -shuffle=on -timeout $(TEST_TIMEOUT) $$(go list ./... | grep -vE '/(e2e|compat)$$'))
 
 lint: $(LINT) ## golangci-lint, once per module
 	@$(call each,$(LINT) run ./...)
@@ -96,6 +96,11 @@ sim: ## Simulated days with every fault: SEEDS seeds from SEED on, HOURS and MES
 	$(CURDIR)/bin/sim.test -test.run='^TestSeeds$$' -test.timeout=0 -sim.seeds=$(SEEDS) -sim.seed=$(or $(SEED),1) -sim.hours=$(or $(HOURS),24) \
 		-sim.messages=$(or $(MESSAGES),3000) -sim.keep=$(CURDIR)/bin/sim -sim.summary=$(CURDIR)/bin/sim.json || status=$$?; \
 	cat $(CURDIR)/bin/sim.json; exit $$status
+
+compat: ## Play the clients that customers have against Pilot, and print what held
+	@mkdir -p bin && rm -f bin/compat.txt && status=0 && \
+	go test -C services -count=1 -run '^TestCompat$$' ./compat -compat.table=$(CURDIR)/bin/compat.txt || status=$$?; \
+	cat bin/compat.txt; exit $$status
 
 demo: build ## A finished story in a minute: free ports, simulated gateway and receiver
 	bin/pilot demo $(ARGS)
