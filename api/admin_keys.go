@@ -33,6 +33,7 @@ type KeyView struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 
 	KeySettings
+	ByID      bool    `json:"secretIdEnabled" doc:"x-api-key-id alone authenticates, with the secret id that was shown when it was made."`
 	Prefix    string  `json:"prefix" example:"ps_live_ab12cd34" doc:"Begin of the raw key, to recognise it by."`
 	CreatedAt string  `json:"createdAt" format:"date-time"`
 	RevokedAt *string `json:"revokedAt" format:"date-time"`
@@ -87,7 +88,7 @@ func viewKey(k events.Key) KeyView {
 			ID: k.ID, TenantID: k.TenantID, ProjectID: k.ProjectID, Environment: string(k.Environment), Name: k.Name, Scopes: k.Scopes,
 			InstanceID: k.InstanceID, EndpointID: k.EndpointID, RetentionDays: k.RetentionDays, ExpiresAt: stampOrEmpty(k.ExpiresAt),
 		},
-		Prefix: prefix + k.PublicID, CreatedAt: stamp(k.CreatedAt), RevokedAt: stampOrNull(k.RevokedAt),
+		ByID: k.SecretIDHash != "", Prefix: prefix + k.PublicID, CreatedAt: stamp(k.CreatedAt), RevokedAt: stampOrNull(k.RevokedAt),
 	}
 }
 
@@ -117,6 +118,7 @@ func (a *API) registerAdminKeys() {
 		}
 		return a.createKey(ctx, in.Body, by)
 	})
+	a.registerSecretID(n)
 	rotate := a.adminOperation(http.MethodPost, adminPrefix+n.path+"/{id}/rotate", "rotate", n.name, n.path, n.scope, events.CodeNotFound)
 	rotate.DefaultStatus = http.StatusCreated
 	rotate.Description += " Makes a second key with the same settings and lets the old one end. Both are valid in between."

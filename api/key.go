@@ -39,6 +39,9 @@ const (
 	schemeName = "apiKey"
 	headerName = "x-api-key"
 
+	idSchemeName = "apiKeyId"
+	idHeaderName = "x-api-key-id"
+
 	publicLength = 8
 	maxKeyLength = 200
 )
@@ -49,17 +52,7 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
-	raw, keys := "", 0
-	ctx.EachHeader(func(name, value string) {
-		if strings.EqualFold(name, headerName) {
-			raw = value
-			keys++
-		}
-	})
-	if keys > 1 { // which of them is meant would be a guess
-		raw = ""
-	}
-	ctx, err := a.admit(ctx, raw)
+	ctx, err := a.admit(ctx, credentialsOf(ctx))
 	if err != nil {
 		_ = huma.WriteErr(a.huma, ctx, 0, "", err) // the caller went away
 		return
@@ -67,16 +60,43 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// admit finds who a raw key stands for, of those the operation is for, and whether it has the operation's scopes.
-func (a *API) admit(ctx huma.Context, raw string) (huma.Context, error) {
+// credentials are what a request presents.
+type credentials struct {
+	raw string // API key
+	id  string // secret id of one; empty when there is the header of a key
+}
+
+// credentialsOf reads the headers. Of a header that is there twice nothing is taken: which one is meant would be a guess.
+func credentialsOf(ctx huma.Context) credentials {
+	var raw, ids []string
+	ctx.EachHeader(func(name, value string) {
+		switch {
+		case strings.EqualFold(name, headerName):
+			raw = append(raw, value)
+		case strings.EqualFold(name, idHeaderName):
+			ids = append(ids, value)
+		}
+	})
+	switch {
+	case len(raw) == 1:
+		return credentials{raw: raw[0]}
+	case len(raw) == 0 && len(ids) == 1:
+		return credentials{id: ids[0]}
+	default:
+		return credentials{}
+	}
+}
+
+// admit finds who credentials stand for, of those the operation is for, and whether it has the operation's scopes.
+func (a *API) admit(ctx huma.Context, given credentials) (huma.Context, error) {
 	if scopes, of := needs(ctx, operatorScheme); of {
-		o, err := a.operator(raw)
+		o, err := a.operator(given.raw)
 		if err != nil {
 			return ctx, err
 		}
 		return huma.WithValue(ctx, operatorKey{}, o), scoped(scopes, func(s string) bool { return slices.Contains(o.Scopes, s) })
 	}
-	caller, err := a.caller(raw)
+	caller, err := a.caller(given)
 	if err != nil {
 		return ctx, err
 	}
@@ -103,14 +123,19 @@ func scoped(scopes []string, may func(string) bool) error {
 	return nil
 }
 
-// caller finds who a raw key stands for.
-func (a *API) caller(raw string) (Caller, error) {
-	digest := sha256.Sum256([]byte(raw))
+// caller finds whom credentials stand for.
+func (a *API) caller(given credentials) (Caller, error) {
+	digest := sha256.Sum256([]byte(given.raw))
 	var c Caller
 	var tenant events.Tenant
 	known := false
 	a.ports.Catalog.Read(func(cat *catalog.Catalog) {
-		if c.Key, known = findKey(cat, raw, digest); !known {
+		if given.id != "" {
+			c.Key, known = findByID(cat, given.id)
+		} else {
+			c.Key, known = findKey(cat, given.raw, digest)
+		}
+		if !known {
 			return
 		}
 		var hasTenant, hasProject bool
@@ -119,7 +144,7 @@ func (a *API) caller(raw string) (Caller, error) {
 		known = hasTenant && hasProject && c.Project.TenantID == c.Key.TenantID
 	})
 	switch {
-	case !known && raw != "" && a.ports.Catalog.Behind() > a.cfg.MaxBehind:
+	case !known && given != (credentials{}) && a.ports.Catalog.Behind() > a.cfg.MaxBehind:
 		// The key may be one that this process has not heard of yet.
 		return Caller{}, unavailable(nil, "Keys cannot be checked right now.")
 	case !known, revoked(c.Key, a.ports.Now()):
@@ -152,6 +177,18 @@ func findKey(cat *catalog.Catalog, raw string, digest [sha256.Size]byte) (events
 	}
 	return events.Key{}, false
 }
+
+// findByID looks a secret id up by its digest: the time of that tells nothing of the ids that there are.
+func findByID(cat *catalog.Catalog, id string) (events.Key, bool) {
+	if len(id) < minSecretID || len(id) > maxKeyLength {
+		return events.Key{}, false
+	}
+	digest := sha256.Sum256([]byte(id))
+	return cat.KeyBySecretID(hex.EncodeToString(digest[:]))
+}
+
+// minSecretID is the fewest characters that hold 128 bits as hex digits; ids made here have as many, imported ones may be longer.
+const minSecretID = 32
 
 // publicIDs gives the ids under which a raw key may be known. They are two for every key, so that the time tells nothing.
 func publicIDs(raw string, digest [sha256.Size]byte) [2]string {

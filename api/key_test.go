@@ -1,6 +1,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,19 +31,46 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// x-api-key-id alone is no secret: it does not authenticate, and does not disturb a key beside it.
+// The id of a key is no secret: x-api-key-id authenticates with a secret id only, where the key has been given one. A key
+// beside it decides.
 func TestKeyIDAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).start()
-	if r := f.send("", note, "x-api-key-id", "key-aaaa"); r.status != http.StatusUnauthorized {
-		t.Errorf("%d", r.status)
+	const secret = "00112233445566778899aabbccddeeff"
+	refused := func(what string, header ...string) {
+		t.Helper()
+		if r := f.send("", note, header...); r.status != http.StatusUnauthorized {
+			t.Errorf("%s: %d", what, r.status)
+		}
 	}
-	if r := f.send("", note, "Authorization", "Bearer "+liveKey); r.status != http.StatusUnauthorized {
-		t.Errorf("%d", r.status)
+	refused("the id of a key", "x-api-key-id", "key-aaaa")
+	refused("a bearer token", "Authorization", "Bearer "+liveKey)
+	refused("before it is given", "x-api-key-id", secret)
+	for _, given := range []struct{ key, secret string }{{"key-aaaa", secret}, {"key-ffff", strings.Repeat("f", 32)}, {"key-bbbb", "short"}} {
+		k, _ := f.catalog.cat.Key(given.key)
+		sum := sha256.Sum256([]byte(given.secret))
+		k.SecretIDHash = hex.EncodeToString(sum[:])
+		define(f.catalog.cat, events.KindKey, k.ID, k)
 	}
-	if r := f.send(liveKey, note, "x-api-key-id", "key-aaaa", "x-whatsapp-number-id", "n"); r.status != http.StatusAccepted {
-		t.Errorf("%d", r.status)
+	for _, name := range []string{"x-api-key-id", "X-API-KEY-ID"} {
+		if r := f.send("", note, name, secret, "x-whatsapp-number-id", "n"); r.status != http.StatusAccepted {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
+		}
 	}
+	if e := f.events(); len(e) != 2 || e[0].Body.(*events.MessageQueued).KeyID != "key-aaaa" {
+		t.Errorf("accepted for another key: %+v", e)
+	}
+	refused("another secret", "x-api-key-id", "ff112233445566778899aabbccddeeff")
+	refused("of a revoked key", "x-api-key-id", strings.Repeat("f", 32))
+	refused("a secret too short to be one", "x-api-key-id", "short")
+	refused("an empty one", "x-api-key-id", "")
+	refused("a secret as a key", "x-api-key", secret)
+	refused("a wrong key beside it", "x-api-key", "ps_live_zzzz9999_wrong", "x-api-key-id", secret)
+	if r := f.send(testKey, note, "x-api-key-id", secret); r.status != http.StatusAccepted || f.events()[2].Body.(*events.MessageQueued).KeyID != "key-bbbb" {
+		t.Errorf("a key beside it: %d", r.status)
+	}
+	f.catalog.behind = time.Minute
+	wantCode(t, f.send("", note, "x-api-key-id", strings.Repeat("0", 32)), events.CodeUnavailable)
 }
 
 // A process that lags behind CONTROL does not say that a key is unknown, and still reads for keys it knows.

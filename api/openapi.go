@@ -26,14 +26,16 @@ func document(cfg Config) huma.Config {
 	c.Tags = []*huma.Tag{{Name: "messages"}, {Name: "health"}, {Name: "webhooks"}}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		schemeName:     {Type: "apiKey", In: "header", Name: headerName, Description: "ps_live_… or ps_test_…, with the scope of the operation."},
+		idSchemeName:   {Type: "apiKey", In: "header", Name: idHeaderName, Description: "The secret id of a key, where an operator has given it one; a key beside it decides."},
 		operatorScheme: {Type: "apiKey", In: "header", Name: headerName, Description: "ps_oper_…, with the scope of the operation."},
 	}
 	return c
 }
 
-// keySecurity needs a customer's key; with scopes one that has each of them.
+// keySecurity needs a customer's key, or the secret id of one; with scopes one that has each of them.
 func keySecurity(scopes ...string) []map[string][]string {
-	return []map[string][]string{{schemeName: append([]string{}, scopes...)}}
+	scopes = append([]string{}, scopes...)
+	return []map[string][]string{{schemeName: scopes}, {idSchemeName: scopes}}
 }
 
 func schemaOf[T any](r huma.Registry) *huma.Schema {

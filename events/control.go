@@ -75,20 +75,22 @@ type Project struct {
 
 // Key is an API key; only the SHA-256 of the whole key is kept.
 type Key struct {
-	ID            string      `json:"id"`
-	TenantID      string      `json:"tenantId"`
-	ProjectID     string      `json:"projectId"`
-	Environment   Environment `json:"environment"`
-	Name          string      `json:"name"`
-	PublicID      string      `json:"publicId"`             // the 8 characters that are looked up
-	SHA256        string      `json:"sha256"`               // hex
-	Scopes        []string    `json:"scopes,omitempty"`     // of KeyScopes; empty is all of them
-	InstanceID    string      `json:"instanceId,omitempty"` // bound instance; else the shared default
-	EndpointID    string      `json:"endpointId,omitempty"` // endpoint linked to the key
-	RetentionDays *int        `json:"retentionDays,omitempty"`
-	ExpiresAt     time.Time   `json:"expiresAt,omitzero"`
-	RevokedAt     time.Time   `json:"revokedAt,omitzero"`
-	CreatedAt     time.Time   `json:"createdAt"`
+	ID          string      `json:"id"`
+	TenantID    string      `json:"tenantId"`
+	ProjectID   string      `json:"projectId"`
+	Environment Environment `json:"environment"`
+	Name        string      `json:"name"`
+	PublicID    string      `json:"publicId"` // the 8 characters that are looked up
+	SHA256      string      `json:"sha256"`   // hex
+	// SecretIDHash is the hex SHA-256 of the secret id with which the header x-api-key-id alone authenticates; empty: it does not.
+	SecretIDHash  string    `json:"secretIdHash,omitempty"`
+	Scopes        []string  `json:"scopes,omitempty"`     // of KeyScopes; empty is all of them
+	InstanceID    string    `json:"instanceId,omitempty"` // bound instance; else the shared default
+	EndpointID    string    `json:"endpointId,omitempty"` // endpoint linked to the key
+	RetentionDays *int      `json:"retentionDays,omitempty"`
+	ExpiresAt     time.Time `json:"expiresAt,omitzero"`
+	RevokedAt     time.Time `json:"revokedAt,omitzero"`
+	CreatedAt     time.Time `json:"createdAt"`
 }
 
 // Scopes of an API key.

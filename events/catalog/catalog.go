@@ -39,6 +39,7 @@ const (
 	ofTenant = 0 // of every store that is indexed by tenant
 
 	keyPublic = 1
+	keySecret = 2
 
 	templateProject = 1
 	templateName    = 2
@@ -56,7 +57,8 @@ func New() *Catalog {
 		tenants:  newStore[events.Tenant](events.KindTenant),
 		projects: newStore(events.KindProject, by(func(p events.Project) string { return p.TenantID })),
 		keys: newStore(events.KindKey, by(func(k events.Key) string { return k.TenantID }),
-			by(func(k events.Key) string { return k.PublicID })),
+			by(func(k events.Key) string { return k.PublicID }),
+			by(func(k events.Key) string { return k.SecretIDHash })),
 		templates: newStore(events.KindTemplate, by(func(t events.Template) string { return t.TenantID }),
 			by(func(t events.Template) string { return t.ProjectID }),
 			by(func(t events.Template) string { return nameKey(t.ProjectID, t.Name) })),
@@ -138,6 +140,14 @@ func (c *Catalog) Keys(tenant string) []events.Key { return c.keys.with(ofTenant
 // KeyByPublicID gives the API key whose raw form carries the public id.
 func (c *Catalog) KeyByPublicID(public string) (events.Key, bool) {
 	return c.keys.newest(c, keyPublic, public)
+}
+
+// KeyBySecretID gives the API key whose secret id has this hex SHA-256.
+func (c *Catalog) KeyBySecretID(hash string) (events.Key, bool) {
+	if hash == "" {
+		return events.Key{}, false
+	}
+	return c.keys.newest(c, keySecret, hash)
 }
 
 // Template gives a template of a project by id or by friendly name (any case).

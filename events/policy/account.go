@@ -71,6 +71,11 @@ func Key(c *catalog.Catalog, k events.Key, before *events.Key) (f Faults) {
 	f.secret(k.PublicID, k.SHA256)
 	other, taken := c.KeyByPublicID(k.PublicID)
 	f.when(taken && other.ID != k.ID, "publicId", RuleTaken)
+	if k.SecretIDHash != "" {
+		f.hash("secretIdHash", k.SecretIDHash)
+		other, taken = c.KeyBySecretID(k.SecretIDHash)
+		f.when(taken && other.ID != k.ID, "secretIdHash", RuleTaken)
+	}
 	f.words("scopes", k.Scopes, events.KeyScopes(), MaxScopes)
 	if in, ok := c.Instance(k.InstanceID); k.InstanceID != "" {
 		f.when(!ok || in.Shared || in.TenantID != k.TenantID, "instanceId", RuleUnknown)
