@@ -30,6 +30,7 @@ type Config struct {
 	ReadTimeout   time.Duration // of reading the views; default 5 s
 	Young         time.Duration // age of an id under which a miss waits for the view; default 10 s
 	ViewWait      time.Duration // how long it waits; default 2 s
+	NumberTimeout time.Duration // of asking the gateway of a number; default 5 s
 	CheckTimeout  time.Duration // of each check of readiness; default 2 s
 	RetryAfter    time.Duration // told with 503, whole seconds; default 2 s
 
@@ -78,6 +79,7 @@ func (c Config) withDefaults() Config {
 	set(&c.ReadTimeout, 5*time.Second)
 	set(&c.Young, 10*time.Second)
 	set(&c.ViewWait, 2*time.Second)
+	set(&c.NumberTimeout, 5*time.Second)
 	set(&c.CheckTimeout, 2*time.Second)
 	set(&c.RetryAfter, 2*time.Second)
 	return c
@@ -139,6 +141,9 @@ func New(cfg Config, ports Ports) *API {
 		a.registerMessage()
 		a.registerOptIn()
 		a.registerCancel()
+		if a.writer != nil {
+			a.registerCustomers()
+		}
 		addWebhooks(a.huma.OpenAPI())
 	}
 	if a.writer != nil && a.cfg.Only != OnlyCustomers {

@@ -23,7 +23,7 @@ func document(cfg Config) huma.Config {
 	c.Info.Description = "Sends WhatsApp messages and tells the truth about each one. Every path is also served under /api. " +
 		"Errors are RFC 9457 problem documents. New fields may appear in any answer: ignore what you do not know."
 	c.Servers = []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The same, for /v1 paths."}}
-	c.Tags = []*huma.Tag{{Name: "messages"}, {Name: "health"}, {Name: "webhooks"}}
+	c.Tags = []*huma.Tag{{Name: "messages"}, {Name: "templates"}, {Name: "webhooks"}, {Name: "api-keys"}, {Name: "numbers"}, {Name: "health"}}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		schemeName:     {Type: "apiKey", In: "header", Name: headerName, Description: "ps_live_… or ps_test_…, with the scope of the operation."},
 		idSchemeName:   {Type: "apiKey", In: "header", Name: idHeaderName, Description: "The secret id of a key, where an operator has given it one; a key beside it decides."},

@@ -62,6 +62,31 @@ type Secrets interface {
 	SealIngress(ctx context.Context, in events.Instance, s events.IngressSecret) (events.Instance, error)
 }
 
+// NumberState is the connection of a number as customers see it; empty where the gateway does not tell.
+type NumberState string
+
+// The states of numbers.
+const (
+	NumberOpen       NumberState = "OPEN"
+	NumberConnecting NumberState = "CONNECTING"
+	NumberClose      NumberState = "CLOSE"
+)
+
+// Pairing is what a gateway gives to pair a number with a telephone. All of it is empty while the gateway has none yet.
+type Pairing struct {
+	Open    bool   // it is connected: there is nothing to pair
+	Picture string // QR code as a data URL
+	Text    string // what the QR code says
+	Code    string // to be typed instead
+}
+
+// Gateway asks the gateway of an instance. Its errors are outages; every call ends with ctx.
+type Gateway interface {
+	ConnectionState(ctx context.Context, in events.Instance) (NumberState, error)
+	// Connect begins a connection where there is none.
+	Connect(ctx context.Context, in events.Instance) (Pairing, error)
+}
+
 // Eraser destroys data keys: what was sealed under one is gone for good. One that is not there is no error.
 type Eraser interface {
 	Erase(ctx context.Context, tenant, keyID string) error
@@ -148,6 +173,8 @@ type Ports struct {
 	Control Control
 	Secrets Secrets
 	Eraser  Eraser
+	// Gateway may be nil: then states of numbers are those last known, and none is paired.
+	Gateway Gateway
 	Checks  []Check
 	Now     func() time.Time
 	NewID   func() uuid.UUID // UUIDv7

@@ -63,6 +63,8 @@ var problems = map[events.Code]kind{
 	events.CodeTemplateNotFound:   {http.StatusNotFound, "Template not found"},
 	events.CodeNotApproved:        {http.StatusNotFound, "Template has no approved version"},
 	events.CodeNotFound:           {http.StatusNotFound, "Not found"},
+	CodeWebhookNotFound:           {http.StatusNotFound, "Webhook not found"},
+	CodeNumberNotFound:            {http.StatusNotFound, "Number not found"},
 	CodeInsufficientScope:         {http.StatusForbidden, "The key lacks a scope"},
 	events.CodeConflict:           {http.StatusConflict, "Not possible as it is now"},
 	CodeAlreadyExists:             {http.StatusConflict, "Already exists"},
