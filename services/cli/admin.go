@@ -15,6 +15,7 @@ import (
 // adminCmd is what operators do without the API: everything else is there (docs/operate.md).
 type adminCmd struct {
 	Bootstrap bootstrapCmd `cmd:"" help:"Make the first operator's key in a running deployment, and print it once."`
+	Import    importCmd    `cmd:"" help:"Bring tenants, projects, keys, templates and opt-ins of an older system from CSV or NDJSON files."`
 }
 
 type bootstrapCmd struct {
