@@ -50,6 +50,18 @@ func acceptChecks(t *testing.T, w *checks) {
 			t.Errorf("no body: %d %s", a.status, a.raw)
 		}
 	})
+	w.check(t, "what_senders_also_call", func(t *testing.T) {
+		for _, path := range []string{
+			"/numbers", "/numbers/" + demo.OwnInstanceID, "/numbers/" + demo.OwnInstanceID + "/status", "/webhooks", "/templates", "/templates/boas_vindas", "/api-keys",
+			"/analytics/dashboard?period=7d&tz=America/Sao_Paulo",
+		} {
+			for _, base := range []string{w.v1(), w.apiV1()} {
+				if a := w.call(t, request{method: http.MethodGet, url: base + path, key: w.keys.own}); a.status != http.StatusOK {
+					t.Errorf("%s%s: %d %s", base, path, a.status, a.raw)
+				}
+			}
+		}
+	})
 	w.check(t, "media_groups_newsletters_by_name", func(t *testing.T) {
 		for code, body := range map[string]map[string]any{
 			"MEDIA_NOT_SUPPORTED":      {"destinationNumber": someone, "media": "data:image/png;base64,iVBORw0KGgo=", "mediaType": "image", "caption": "x"},

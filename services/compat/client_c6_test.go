@@ -1,10 +1,13 @@
 package compat
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"testing"
 
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/apikey"
 	"pilotstatus.dev/services/demo"
 )
 
@@ -50,7 +53,15 @@ func c6Checks(t *testing.T, w *checks) {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	})
-	w.check(t, "id_of_a_key_alone", func(t *testing.T) { // the public id of a key is no secret: whoever reads it could send
+	w.check(t, "secret_id_alone", func(t *testing.T) {
+		id := random(16)
+		digest := apikey.Digest(id)
+		w.key("key-by-id", events.Key{TenantID: demo.TenantID, ProjectID: demo.ProjectID, SecretIDHash: hex.EncodeToString(digest[:])}, "")
+		if ok, a := (c6{w.v1(), "", id}).sendCode(t, demo.TemplateOTP, someone, map[string]any{"code": 481_519}); !ok {
+			t.Errorf("%d %s", a.status, a.raw)
+		}
+	})
+	w.check(t, "id_of_a_key_alone", func(t *testing.T) { // the id under which a key is listed is no secret: whoever reads it could send
 		ok, a := c6{w.v1(), "", demo.LiveKeyID}.sendCode(t, demo.TemplateOTP, someone, map[string]any{"code": 481_518})
 		if ok || a.status != http.StatusUnauthorized || stringOf(a.json(t), "error") == "" {
 			t.Errorf("%d %s", a.status, a.raw)

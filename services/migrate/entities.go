@@ -67,6 +67,7 @@ func (p *planner) keys() {
 			case k.SHA256 != sum: // another raw key is another key
 				c.fault("sha256", policy.RuleFixed)
 			}
+			c.text("secretIdHash", &k.SecretIDHash)
 			c.text("instanceId", &k.InstanceID)
 			if c.cells["retentionDays"] != "" {
 				k.RetentionDays = new(int)

@@ -30,7 +30,7 @@ func small() fstest.MapFS {
 	return files(map[string]string{
 		"tenants.csv":   "\xef\xbb\xbfid,name\nt-1,\"One, and only\"\n",
 		"projects.csv":  "id,tenantId,name,productionApproved,retentionDays\np-1,t-1,Shop,,30\n",
-		"keys.ndjson":   `{"id":"k-1","tenantId":"t-1","projectId":"p-1","environment":"LIVE","name":"Key","sha256":"` + digest + `","retentionDays":0,"revokedAt":null}` + "\n",
+		"keys.ndjson":   `{"id":"k-1","tenantId":"t-1","projectId":"p-1","environment":"LIVE","name":"Key","sha256":"` + digest + `","secretIdHash":"` + digest + `","retentionDays":0,"revokedAt":null}` + "\n",
 		"templates.csv": "id,tenantId,projectId,name,category,version,structure,state\ntpl-1,t-1,p-1,boas_vindas,UTILITY,1,\"Oi {{nome}}!\nTudo bem?\",submitted\n",
 		"optins.csv":    "projectId,number,firstAt,lastAt\np-1,+5511988887777,2026-02-01T00:00:00Z,\np-1,551188887777,2026-01-01T00:00:00-03:00,2026-03-01T00:00:00Z\n",
 	})
@@ -81,7 +81,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	if project.ProductionApproved || project.RetentionDays != 30 {
 		t.Errorf("%+v", project)
 	}
-	if key.SHA256 != digest || key.RetentionDays == nil || *key.RetentionDays != 0 || !key.RevokedAt.IsZero() || key.CreatedAt.IsZero() {
+	if key.SHA256 != digest || key.SecretIDHash != digest || key.RetentionDays == nil || *key.RetentionDays != 0 || !key.RevokedAt.IsZero() || key.CreatedAt.IsZero() {
 		t.Errorf("%+v", key)
 	}
 	want := []events.TemplateVersion{{Version: 1, Structure: []byte(`{"body":{"text":"Oi {{nome}}!\nTudo bem?"}}`), State: events.TemplateSubmitted}}

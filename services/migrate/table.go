@@ -54,7 +54,7 @@ var columns = map[string]struct {
 }{
 	tableTenants:   {[]string{"id", "name"}, []string{"timeZone", "suspended", "planId"}},
 	tableProjects:  {[]string{"id", "tenantId", "name"}, []string{"productionApproved", "retentionDays"}},
-	tableKeys:      {[]string{"id", "tenantId", "projectId", "environment", "name", "sha256"}, []string{"instanceId", "retentionDays", "expiresAt", "revokedAt", "createdAt"}},
+	tableKeys:      {[]string{"id", "tenantId", "projectId", "environment", "name", "sha256"}, []string{"secretIdHash", "instanceId", "retentionDays", "expiresAt", "revokedAt", "createdAt"}},
 	tableTemplates: {[]string{"id", "tenantId", "projectId", "name", "category", "version", "structure", "state"}, []string{"approvedForProduction"}},
 	tableOptIns:    {[]string{"projectId", "number", "firstAt"}, []string{"lastAt"}},
 }
