@@ -12,6 +12,7 @@ require (
 	github.com/swaggest/swgui v1.8.5
 	go.uber.org/goleak v1.3.0
 	golang.org/x/time v0.16.0
+	pgregory.net/rapid v1.3.0
 	pilotstatus.dev/events v0.0.0
 	pilotstatus.dev/infra v0.0.0
 )
