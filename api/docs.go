@@ -4,6 +4,7 @@ import (
 	"embed"
 	"encoding/json"
 	"net/http"
+	"sync"
 
 	"github.com/swaggest/swgui/v5emb"
 )
@@ -17,22 +18,28 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'uns
 
 // serveDocs serves the finished document and a page that shows it. It is called after the last operation.
 func (a *API) serveDocs(mux *http.ServeMux) {
-	asJSON, err := json.MarshalIndent(a.huma.OpenAPI(), "", "  ")
-	if err != nil {
-		panic("api: OpenAPI document does not encode: " + err.Error())
-	}
-	asYAML, err := a.huma.OpenAPI().YAML()
-	if err != nil {
-		panic("api: OpenAPI document does not encode: " + err.Error())
-	}
-	mux.Handle("GET /openapi.json", content("application/openapi+json", asJSON))
-	mux.Handle("GET /openapi.yaml", content("application/openapi+yaml", asYAML))
+	doc := a.huma.OpenAPI()
+	mux.Handle("GET /openapi.json", rendered("application/openapi+json", func() ([]byte, error) { return json.MarshalIndent(doc, "", "  ") }))
+	mux.Handle("GET /openapi.yaml", rendered("application/openapi+yaml", doc.YAML))
 	mux.Handle("GET /docs", page("static/index.html", "text/html; charset=utf-8"))
 	mux.Handle("GET /docs/init.js", page("static/init.js", "text/javascript; charset=utf-8"))
 	assets := v5emb.New("", "", "/docs")
 	for _, name := range []string{"swagger-ui.css", "swagger-ui-bundle.js", "swagger-ui-standalone-preset.js", "favicon-32x32.png"} {
 		mux.Handle("GET /docs/"+name, policed(assets))
 	}
+}
+
+// rendered serves what render gives, which is asked once, by the first who wants it: most processes are never asked.
+func rendered(contentType string, render func() ([]byte, error)) http.Handler {
+	once := sync.OnceValues(render)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := once()
+		if err != nil {
+			writeProblem(w, r, internal(err))
+			return
+		}
+		content(contentType, b).ServeHTTP(w, r)
+	})
 }
 
 func page(name, contentType string) http.Handler {

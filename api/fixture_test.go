@@ -228,9 +228,11 @@ func (f *fixture) start() *fixture {
 	f.server = httptest.NewUnstartedServer(nil)
 	f.server.Config = NewServer("", a)
 	f.server.Start()
+	server := f.server
 	f.t.Cleanup(func() {
-		f.server.Client().CloseIdleConnections()
-		f.server.Close()
+		server.Client().CloseIdleConnections()
+		server.Close()
+		server.Config.Handler = nil // a test that has ended is kept until all have, with what its clean-up holds
 	})
 	return f
 }
