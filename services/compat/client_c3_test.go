@@ -217,7 +217,7 @@ func c3Checks(t *testing.T, w *checks) {
 		}
 		id := stringOf(out, "id")
 		out, failure = c.call(t, http.MethodDelete, "/messages/cancel", map[string]any{"messageIds": []string{id}})
-		if failure != nil || len(out["cancelled"].([]any)) != 1 || out["cancelled"].([]any)[0] != id || len(out["failed"].([]any)) != 0 {
+		if done := listOf(out, "cancelled"); failure != nil || len(done) != 1 || done[0] != id || len(listOf(out, "failed")) != 0 {
 			t.Errorf("%v, %+v", out, failure)
 		}
 		if state, known := c3Status(stringOf(w.await(t, w.keys.own, id, "CANCELED"), "status")); state != "canceled" || !known {

@@ -238,6 +238,12 @@ func stringOf(m map[string]any, name string) string {
 	return s
 }
 
+// listOf gives a JSON list member; empty for everything else.
+func listOf(m map[string]any, name string) []any {
+	list, _ := m[name].([]any)
+	return list
+}
+
 func objectOf(t *testing.T, raw []byte) map[string]any {
 	t.Helper()
 	var m map[string]any
