@@ -175,7 +175,8 @@ func TestCustomersOperationsNeedTheirScopes(t *testing.T) {
 	}
 }
 
-// What belongs to another account, project or environment is not there, whatever is asked for it: C4, "tenant B on every id of A".
+// What belongs to another account, project or environment is not there, whatever is asked of it: promise P12, tenant B on every id of
+// tenant A.
 func TestWhatIsAnothersIsNotThere(t *testing.T) {
 	t.Parallel()
 	f := newCustomers(t)
