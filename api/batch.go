@@ -94,7 +94,7 @@ func (a *API) sendBatch(ctx context.Context, in *sendInput) (*batchOutput, error
 		return nil, err
 	}
 	if a.bursts.perSecond > 0 {
-		noteLimit(ctx, a.bursts.charge(caller.Key.ID, len(bodies)-1, a.ports.Now()))
+		noteLimit(ctx, a.bursts.charge(a.grantOf(caller.Key), caller.Key.ID, len(bodies)-1, a.ports.Now()))
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.AcceptTimeout)
 	defer cancel()

@@ -124,7 +124,8 @@ type recipients struct {
 	of *bursts // for the limit that is its size
 }
 
-func (r *recipients) take(limit int, name string, now time.Time) (Limit, bool) {
+// take takes one of the messages to a recipient; wait is how long until there is another.
+func (r *recipients) take(limit int, name string, now time.Time) (left Limit, wait time.Duration, ok bool) {
 	r.mu.Lock()
 	if r.of == nil || r.of.size != limit {
 		r.of = newBursts(float64(limit)/time.Hour.Seconds(), limit)
@@ -132,7 +133,8 @@ func (r *recipients) take(limit int, name string, now time.Time) (Limit, bool) {
 	}
 	of := r.of
 	r.mu.Unlock()
-	return of.take(name, 1, now)
+	left, ok = of.take(name, 1, now)
+	return left, time.Duration(float64(time.Hour) / float64(limit)), ok
 }
 
 // seldom refuses what would be one message too many to a recipient in an hour, whatever key asks for it: somebody else's form must
@@ -143,11 +145,11 @@ func (a *acceptor) seldom(ctx context.Context, d *draft, s submission) error {
 	if limit <= 0 || d.profile {
 		return nil
 	}
-	left, ok := a.recipients.take(limit, s.caller.Key.TenantID+" "+d.recipientHash, d.now)
+	left, wait, ok := a.recipients.take(limit, s.caller.Key.TenantID+" "+d.recipientHash, d.now)
 	if ok {
 		return nil
 	}
-	left.Name, left.Reset = "recipient", a.recipients.of.span(1-float64(left.Left))
+	left.Name, left.Reset = "recipient", wait // at most until the next one; the whole hour would be too long
 	noteLimit(ctx, left)
 	return events.Errorf(CodeRecipientLimit, "Too many messages to this recipient within an hour.").WithDetails("limit", limit)
 }

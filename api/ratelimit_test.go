@@ -84,7 +84,7 @@ func TestBurstInDebt(t *testing.T) {
 	if left, ok := b.take("k", 1000, clock); !ok || left.Left > 0 || left.Reset != 20*time.Second {
 		t.Errorf("%+v %v", left, ok)
 	}
-	if left := b.charge("l", 150, clock); left.Left > 0 || left.Reset != 3*time.Second {
+	if left := b.charge(grant{}, "l", 150, clock); left.Left > 0 || left.Reset != 3*time.Second {
 		t.Errorf("charged: %+v", left)
 	}
 	if _, ok := b.take("k", 1, clock.Add(18*time.Second)); ok {

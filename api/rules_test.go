@@ -271,6 +271,28 @@ func TestPlacesOfAppendsThatFail(t *testing.T) {
 	}
 }
 
+// A plan may let a key ask more, or less, than others.
+func TestBurstOfAPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.cfg.BurstRate, f.cfg.Burst = 1, 50
+	define(f.catalog.cat, events.KindPlan, "slow", events.Plan{ID: "slow", Rate: 0.5, Burst: 2})
+	define(f.catalog.cat, events.KindTenant, "rival", events.Tenant{ID: "rival", PlanID: "slow"})
+	f.start()
+	for i, want := range []int{404, 404, 429} {
+		if r := f.get("/v1/messages/none", otherKey); r.status != want {
+			t.Errorf("%d: %d %s", i, r.status, r.body)
+		}
+	}
+	if r := f.get("/v1/messages/none", liveKey); r.status != http.StatusNotFound || !strings.Contains(r.header.Get("RateLimit-Policy"), "q=50") {
+		t.Errorf("another tenant: %d, %s", r.status, r.header.Get("RateLimit-Policy"))
+	}
+	f.now = clock.Add(2 * time.Second)
+	if r := f.get("/v1/messages/none", otherKey); r.status != http.StatusNotFound {
+		t.Errorf("two seconds later: %d", r.status)
+	}
+}
+
 // Nobody is bombed: the limit of a recipient counts whatever key asks, and leaves others alone.
 func TestRecipientLimit(t *testing.T) {
 	t.Parallel()
