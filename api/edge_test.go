@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"regexp"
@@ -89,9 +90,13 @@ func TestSlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("status %d", resp.StatusCode)
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
+		t.Fatalf("status %d, %v", resp.StatusCode, err)
 	}
+	r := reply{status: resp.StatusCode, header: resp.Header, body: body}
+	checkProblem(t, r)
+	wantCode(t, r, CodeRequestTimeout)
 }
 
 func TestRequestID(t *testing.T) {

@@ -311,6 +311,7 @@ func checkProblem(t *testing.T, r reply) {
 	if err := json.Unmarshal(r.body, &p); err != nil {
 		t.Fatalf("status %d: error is no JSON: %v", r.status, err)
 	}
+	noteAnswered(events.Code(p.Code))
 	k, ok := problems[events.Code(p.Code)]
 	if !ok || k.status != r.status || p.Status != r.status || p.Title != k.title || p.Type != "urn:pilot:problem:"+p.Code ||
 		p.ErrorText == "" || p.ErrorText != p.Detail || p.RequestID != r.header.Get("X-Request-Id") ||

@@ -142,6 +142,8 @@ func TestEachRuleRefuses(t *testing.T) {
 		"day full":                   {change: plan(events.Plan{Month: 200, Day: 3}), taken: map[string]int{"acme d-2026-11-29": 3}, key: liveKey, body: toStranger, code: CodePlanLimit},
 		"month full of another":      {change: plan(events.Plan{Month: 7}), taken: map[string]int{"rival m-2026-11": 7}, key: liveKey, body: toStranger},
 		"TEST day full, for profile": {change: plan(events.Plan{TestDay: 1}), taken: map[string]int{"acme t-2026-11-29": 1}, key: testKey, body: note},
+		"newsletter":                 {key: liveKey, body: `{"newsletterId":"1203@newsletter","templateId":"t-note"}`, code: CodeNewsletterNotSupported},
+		"media":                      {key: liveKey, body: strings.Replace(toStranger, "{", `{"media":"https://media.example/y.png","mediaType":"image",`, 1), code: CodeMediaNotSupported},
 		"the plan is not there":      {change: platform(events.Platform{PlanID: "gone"}), key: liveKey, body: toStranger, code: events.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
