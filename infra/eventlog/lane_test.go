@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/topology"
 )
@@ -14,7 +15,13 @@ import (
 func (w *world) lane(t *testing.T, cfg eventlog.LaneConfig) *eventlog.Lane {
 	t.Helper()
 	cfg.Partition, cfg.Lane, cfg.Dispatcher = part, lane, "d1"
-	l, err := w.log.Lane(t.Context(), cfg)
+	var l *eventlog.Lane
+	var err error
+	// A cluster may be slow to place a consumer; whoever opens lanes asks again then.
+	await.Until(t.Context(), 15*time.Second, 10*time.Millisecond, func() bool {
+		l, err = w.log.Lane(t.Context(), cfg)
+		return events.CodeOf(err) != events.CodeUnavailable
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
