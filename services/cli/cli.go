@@ -75,10 +75,14 @@ func (versionCmd) Run(s *session) error {
 	return err
 }
 
-// logger makes the process's logger.
-func logger(level, format string, out io.Writer) zerolog.Logger {
+// The settings of zerolog are of the process: they are set before anything logs.
+func init() {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
 	zerolog.DurationFieldUnit = time.Millisecond
+}
+
+// logger makes the process's logger.
+func logger(level, format string, out io.Writer) zerolog.Logger {
 	l, err := zerolog.ParseLevel(level)
 	if err != nil {
 		l = zerolog.InfoLevel
