@@ -14,9 +14,9 @@ import (
 const answerLimit = 1 << 22
 
 // Do makes one call and gives status and body of the answer, whatever the status. key is sent as x-api-key unless it is empty,
-// body as JSON unless it is nil. An error means that there was no whole answer: the call may have had its effect. The client
+// body as JSON unless it is nil, and further headers as pairs of name and value. An error means that there was no whole answer: the call may have had its effect. The client
 // bounds the time.
-func Do(ctx context.Context, client *http.Client, method, url, key string, body any) (int, []byte, error) {
+func Do(ctx context.Context, client *http.Client, method, url, key string, body any, header ...string) (int, []byte, error) {
 	var payload io.Reader
 	if body != nil {
 		raw, err := json.Marshal(body)
@@ -34,6 +34,9 @@ func Do(ctx context.Context, client *http.Client, method, url, key string, body 
 	}
 	if payload != nil {
 		req.Header.Set("content-type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	res, err := client.Do(req)
 	if err != nil {

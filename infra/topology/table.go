@@ -31,7 +31,7 @@ const (
 	MaxEventSize   = 256 << 10        // bytes, headers included
 	IdempotencyTTL = 7 * 24 * time.Hour
 	day            = 24 * time.Hour
-	quotaAge       = 100 * day // longer than any window
+	quotaAge       = 100 * day   // longer than any window
 	markerTTL      = time.Minute // a limit marker must be stated for a TTL per key to be allowed
 )
 

@@ -111,10 +111,17 @@ func sent(ctx context.Context, dir string, s Settings, say func(...Figure) error
 		if err := r.start(ctx, app.RoleAPI); err != nil {
 			return err
 		}
-		figures, err := r.accept(ctx, s)
+		figures, err := r.accept(ctx, "accept", s)
 		if err != nil {
 			return err
 		}
+		if err := errors.Join(say(figures...), r.rules(ctx)); err != nil {
+			return err
+		}
+		if figures, err = r.accept(ctx, "rules_accept", s); err != nil {
+			return err
+		}
+		r.ruled = false // the keys of requests are used up
 		if err := errors.Join(say(figures...), r.stop(ctx)); err != nil {
 			return err
 		}

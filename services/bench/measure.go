@@ -14,8 +14,8 @@ import (
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
-// accept measures how many messages are accepted, and how long a 202 takes.
-func (r *rig) accept(ctx context.Context, s Settings) ([]Figure, error) {
+// accept measures how many messages are accepted, and how long a 202 takes; name begins the names of its figures.
+func (r *rig) accept(ctx context.Context, name string, s Settings) ([]Figure, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.Accept)
 	defer cancel()
 	var mu sync.Mutex
@@ -41,9 +41,9 @@ func (r *rig) accept(ctx context.Context, s Settings) ([]Figure, error) {
 	if err := g.Wait(); err != nil {
 		return nil, fmt.Errorf("measure acceptance: %w", err)
 	}
-	r.accepted = int64(len(all))
+	r.accepted += int64(len(all))
 	rate := float64(len(all)) / time.Since(began).Seconds()
-	return append([]Figure{{"accepted", rate, "messages/s"}}, quantiles("accept", all)...), nil
+	return append([]Figure{{name + "ed", rate, "messages/s"}}, quantiles(name, all)...), nil
 }
 
 // idle measures from the POST to the gateway's receipt of the request, one message at a time.

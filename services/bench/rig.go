@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/infra/apicall"
 	"pilotstatus.dev/infra/apikey"
 	"pilotstatus.dev/infra/evolutionsim"
@@ -38,6 +39,7 @@ type rig struct {
 	n      int
 
 	accepted int64 // while nothing was dispatched
+	ruled    bool  // requests carry a key of their own
 }
 
 func newRig(ctx context.Context, dir string, s Settings, log zerolog.Logger) (*rig, error) {
@@ -149,12 +151,39 @@ func (r *rig) define(ctx context.Context) error {
 	return c.Feed.Await(ctx, last)
 }
 
+// rules gives every rule of a send something to look at: a plan with limits of the month and the day, a limit of each recipient, opt-ins
+// asked for, and with them an Idempotency-Key in each request. None of them refuses.
+func (r *rig) rules(ctx context.Context) error {
+	const plenty = 1 << 30
+	c := r.app.Control()
+	author := control.Author{By: "operator:bench"}
+	version := uint64(0)
+	c.Feed.Read(func(cat *catalog.Catalog) { version = cat.Version(events.KindTenant, tenant) })
+	_, err := control.Define(ctx, c.Log, events.KindPlan, "plenty", events.Plan{ID: "plenty", Month: plenty, Day: plenty}, author, 0)
+	if err == nil {
+		_, err = control.Define(ctx, c.Log, events.KindPlatform, events.PlatformID, events.Platform{OptInRequired: true, RecipientLimit: plenty}, author, 0)
+	}
+	var last uint64
+	if err == nil {
+		last, err = control.Define(ctx, c.Log, events.KindTenant, tenant, events.Tenant{ID: tenant, Name: tenant, PlanID: "plenty"}, author, version)
+	}
+	if err != nil {
+		return fmt.Errorf("define rules: %w", err)
+	}
+	r.ruled = true
+	return c.Feed.Await(ctx, last)
+}
+
 // post sends one message from an instance.
 func (r *rig) post(ctx context.Context, instance, n int) error {
+	var header []string
+	if r.ruled {
+		header = []string{"Idempotency-Key", fmt.Sprintf("bench-%d", n)}
+	}
 	status, raw, err := apicall.Do(ctx, r.client, http.MethodPost, r.app.URLs().API+"/v1/messages/send", r.keys[instance], map[string]any{
 		"templateId": tplName, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+n%20),
 		"variables": map[string]string{"n": fmt.Sprint(n)},
-	})
+	}, header...)
 	if err != nil {
 		return err
 	}
