@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -39,7 +40,30 @@ type InstanceView struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 
 	InstanceSettings
-	GatewayKeySet bool `json:"gatewayKeySet"`
+	GatewayKeySet bool           `json:"gatewayKeySet"`
+	State         *InstanceState `json:"state,omitempty" doc:"What the log says of it now; only where it is read."`
+}
+
+// InstanceState is what the log says of an instance as a whole.
+type InstanceState struct {
+	_ struct{} `json:"-" additionalProperties:"true"`
+
+	Connection string  `json:"connection" enum:"OPEN,CLOSE,UNKNOWN" doc:"As its gateway last said, debounced."`
+	Since      *string `json:"since" format:"date-time" doc:"Since when; null while unknown."`
+	Paused     bool    `json:"paused" doc:"An operator paused it."`
+	Draining   bool    `json:"draining" doc:"What was accepted goes out, then it is paused."`
+	Parked     bool    `json:"parked" doc:"An answer said that it cannot be used: it is probed, messages wait."`
+}
+
+// instanceState adds to an instance what is known of it now.
+func (a *API) instanceState(v *InstanceView) {
+	if a.ports.Presence == nil {
+		return
+	}
+	s := a.ports.Presence.State(v.ID)
+	v.State = &InstanceState{
+		Connection: cmp.Or(string(s.Connection), "UNKNOWN"), Since: stampOrNull(s.Since), Paused: s.Paused, Draining: s.Draining, Parked: s.Parked,
+	}
 }
 
 func (a *API) instances() noun[events.Instance, InstanceSettings, InstanceView] {
@@ -53,7 +77,7 @@ func (a *API) instances() noun[events.Instance, InstanceSettings, InstanceView] 
 			return c.Instances()
 		},
 		idOf: func(i events.Instance) string { return i.ID }, chosen: func(s InstanceSettings) string { return s.ID },
-		prepare: a.prepareInstance,
+		prepare: a.prepareInstance, live: a.instanceState,
 		view: func(i events.Instance) InstanceView {
 			return InstanceView{
 				InstanceSettings: InstanceSettings{

@@ -28,6 +28,17 @@ type noun[T, S, V any] struct {
 	// prepare does what needs others (sealing, hashing), once, and gives what makes the next state from the one before.
 	prepare func(ctx context.Context, id string, s S) (next func(old *T) (T, error), err error)
 	view    func(T) V
+	// live adds what is known of the entity now, where it is read; nil adds nothing.
+	live func(*V)
+}
+
+// now is the view of an entity that is read.
+func (n noun[T, S, V]) now(value T) V {
+	v := n.view(value)
+	if n.live != nil {
+		n.live(&v)
+	}
+	return v
 }
 
 // Reasoned is part of every request that changes something.
@@ -188,7 +199,7 @@ func list[T, S, V any](a *API, n noun[T, S, V], q ListQuery) (*pageOutput[V], er
 			out.Body.Next = last
 			break
 		}
-		out.Body.Data = append(out.Body.Data, n.view(v))
+		out.Body.Data = append(out.Body.Data, n.now(v))
 		last = id
 	}
 	return out, nil
@@ -199,7 +210,7 @@ func read[T, S, V any](a *API, n noun[T, S, V], id string) (*entityOutput[V], er
 	if !found {
 		return nil, errNoEntity()
 	}
-	return &entityOutput[V]{ETag: etag(version), Location: locationOf(adminPrefix+n.path, id), Body: n.view(value)}, nil
+	return &entityOutput[V]{ETag: etag(version), Location: locationOf(adminPrefix+n.path, id), Body: n.now(value)}, nil
 }
 
 // findEntity gives an entity and its version.

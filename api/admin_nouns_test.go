@@ -12,6 +12,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
+	"pilotstatus.dev/events/presence"
 )
 
 // examples are bodies that create one of each kind, without what is not shown again.
@@ -255,5 +256,28 @@ func TestPlatformByOperators(t *testing.T) {
 	}
 	if n := len(f.want(200, "GET", "platform/history", nil).member(t, "data").([]any)); n != 4 || set.header.Get("Location") != "/v1/admin/platform" {
 		t.Errorf("%d changes, %v", n, set.header)
+	}
+}
+
+// An instance is shown with what the log says of it now; its history is what was set.
+func TestInstanceIsShownWithItsState(t *testing.T) {
+	t.Parallel()
+	f := newAdmin(t)
+	others := f.ports
+	f.ports = func(p *Ports) {
+		others(p)
+		p.Presence = fakePresence{"shared": {Connection: presence.Closed, Since: clock, Paused: true}}
+	}
+	f.start()
+	state := func(id string) map[string]any {
+		t.Helper()
+		s, _ := f.want(200, "GET", "instances/"+id, nil).member(t, "state").(map[string]any)
+		return s
+	}
+	if s := state("shared"); s["connection"] != "CLOSE" || s["since"] != stamp(clock) || s["paused"] != true || s["parked"] != false {
+		t.Errorf("state %v", s)
+	}
+	if s := state("own"); s["connection"] != "UNKNOWN" || s["since"] != nil || s["paused"] != false {
+		t.Errorf("state %v", s)
 	}
 }
