@@ -152,13 +152,18 @@ func TestReadersThatKeepTheirPlaceReadOnlyWhatIsOnDisk(t *testing.T) {
 		return saw("durable")() && saw("tail on disk")()
 	})
 	cancel()
-	go func() {
-		for range 2 {
+	ended := make(chan struct{})
+	var opening sync.WaitGroup
+	opening.Go(func() { // a reader that waits for a sync ends after it
+		for {
 			select {
 			case g.open <- nil:
-			case <-time.After(time.Second):
+			case <-ended:
+				return
 			}
 		}
-	}()
+	})
 	readers.Wait()
+	close(ended)
+	opening.Wait()
 }
