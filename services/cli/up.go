@@ -55,7 +55,7 @@ func (c *upCmd) welcome(s *session, a *app.App, stage *demo.Stage) error {
 				return fmt.Errorf("keep the demo key: %w", err)
 			}
 		}
-		fmt.Fprintf(s.stdout, "API keys, printed once:\n  LIVE, shared number  %s\n  LIVE, own number     %s\n  TEST                 %s\n\n", k.Live, k.Own, k.Test)
+		fmt.Fprintf(s.stdout, "API keys, printed once:\n  LIVE, shared number  %s\n  LIVE, own number     %s\n  TEST                 %s  (sends to profile numbers only, of which there are none yet: docs/operate.md)\n\n", k.Live, k.Own, k.Test)
 	}
 	u := a.URLs()
 	_, err := fmt.Fprintf(s.stdout, `Pilot is up.
