@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"hash/fnv"
 	"strings"
 	"time"
 
@@ -194,16 +193,25 @@ func (a *acceptor) templates(d *draft, s submission) error {
 		d.category, d.content = d.order.category, d.order.content
 		return nil
 	}
-	found := false
+	found, elsewhere := false, false
 	a.catalog.Read(func(c *catalog.Catalog) {
 		d.template, found = c.Template(s.caller.Key.ProjectID, d.order.TemplateID)
+		other, ok := c.TemplateByID(d.order.TemplateID)
+		elsewhere = ok && other.TenantID == s.caller.Key.TenantID
 	})
-	if !found || d.template.TenantID != s.caller.Key.TenantID {
+	switch {
+	case found && d.template.TenantID == s.caller.Key.TenantID:
+	case elsewhere: // of another tenant nothing is told
+		return events.Errorf(events.CodeOtherProject, "The template belongs to another project of this account.")
+	default:
 		return events.Errorf(events.CodeTemplateNotFound, "There is no template of this id or name in this project.")
 	}
 	production := s.caller.Key.Environment == events.Live
 	if d.version, found = catalog.LatestApproved(d.template, production); !found {
-		return events.Errorf(events.CodeNotApproved, "The template has no version approved for this environment.")
+		if _, test := catalog.LatestApproved(d.template, false); test {
+			return events.Errorf(events.CodeNotForProduction, "The template has no version approved for production; a TEST key sends it.")
+		}
+		return events.Errorf(events.CodeNotApproved, "The template has no approved version.")
 	}
 	structure, err := template.Parse(d.version.Structure)
 	if err != nil {
@@ -368,26 +376,4 @@ func (a *acceptor) seal(ctx context.Context, d draft, s submission, id string) (
 		return events.Sealed{}, outage(err, "Nothing was accepted; try again.")
 	}
 	return sealed, nil
-}
-
-// slot is the unit of concurrency of a recipient inside an instance: fnv1a64(recipientHash) mod maxConcurrency. It
-// never changes for a recipient, because maxConcurrency is fixed when an instance is created.
-func slot(recipientHash string, maxConcurrency int) uint8 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(recipientHash))
-	n := min(max(maxConcurrency, 1), 256)
-	return uint8(h.Sum64() % uint64(n))
-}
-
-// correlationID ends in the partition, as a message id does, so that a read of a young one knows whose view to wait for.
-func correlationID(u uuid.UUID, p events.Partition) string {
-	u[15] = byte(p)
-	return events.CorrelationID(u)
-}
-
-func origin(i events.Instance) string {
-	if i.DisplayName != "" {
-		return i.DisplayName
-	}
-	return i.Name
 }

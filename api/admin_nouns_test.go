@@ -145,9 +145,9 @@ func TestTemplatesByOperators(t *testing.T) {
 	if r := step(1, "submit"); r.status != 200 {
 		t.Fatalf("submit: %s", r.body)
 	}
-	wantCode(t, send(liveKey), events.CodeNotApproved)
+	wantCode(t, send(liveKey), events.CodeNotForProduction)
 	step(1, "approve")
-	wantCode(t, send(liveKey), events.CodeNotApproved)
+	wantCode(t, send(liveKey), events.CodeNotForProduction)
 	step(1, "approve-for-production")
 	if r := send(liveKey); r.status != http.StatusAccepted {
 		t.Errorf("LIVE: %d %s", r.status, r.body)

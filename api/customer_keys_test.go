@@ -139,7 +139,7 @@ func TestTemplatesOfCustomers(t *testing.T) {
 	if r := send(testKey); r.status != http.StatusAccepted {
 		t.Errorf("TEST: %s", r.body)
 	}
-	wantCode(t, send(liveKey), events.CodeNotApproved)
+	wantCode(t, send(liveKey), events.CodeNotForProduction)
 	if r := f.ask(200, liveKey, "GET", "/v1/templates/"+id, nil); r.member(t, "sendable") != false || r.member(t, "sendableVersion") != nil {
 		t.Errorf("LIVE before approval: %s", r.body)
 	}

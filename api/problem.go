@@ -62,6 +62,8 @@ var problems = map[events.Code]kind{
 	events.CodeFreeTextOwnNumber:  {http.StatusForbidden, "Free text needs a number of your own"},
 	events.CodeTemplateNotFound:   {http.StatusNotFound, "Template not found"},
 	events.CodeNotApproved:        {http.StatusNotFound, "Template has no approved version"},
+	events.CodeNotForProduction:   {http.StatusNotFound, "Template not approved for production"},
+	events.CodeOtherProject:       {http.StatusNotFound, "Template of another project"},
 	events.CodeNotFound:           {http.StatusNotFound, "Not found"},
 	CodeWebhookNotFound:           {http.StatusNotFound, "Webhook not found"},
 	CodeNumberNotFound:            {http.StatusNotFound, "Number not found"},

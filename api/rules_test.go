@@ -110,6 +110,9 @@ func TestEachRuleRefuses(t *testing.T) {
 		id := events.OptOutID("acme", hashOf("acme", strangerNumber))
 		define(c, events.KindOptOut, id, events.OptOut{ID: id, TenantID: "acme", RecipientHash: hashOf("acme", strangerNumber)})
 	}
+	approved := func(c *catalog.Catalog) {
+		define(c, events.KindProject, "draft", events.Project{ID: "draft", TenantID: "acme", ProductionApproved: true})
+	}
 	closed := presence.State{Connection: presence.Closed, Since: clock.Add(-time.Minute)}
 	for name, c := range map[string]struct {
 		change func(*catalog.Catalog)
@@ -138,13 +141,14 @@ func TestEachRuleRefuses(t *testing.T) {
 			id := events.OptInID("shop", hashOf("acme", strangerNumber))
 			define(c, events.KindOptIn, id, events.OptIn{ID: id, TenantID: "acme", ProjectID: "shop", RecipientHash: hashOf("acme", strangerNumber)})
 		}, key: liveKey, body: toStranger},
-		"month full":                 {change: plan(events.Plan{Month: 7}), taken: map[string]int{"acme m-2026-11": 7}, key: liveKey, body: toStranger, code: CodePlanLimit},
-		"day full":                   {change: plan(events.Plan{Month: 200, Day: 3}), taken: map[string]int{"acme d-2026-11-29": 3}, key: liveKey, body: toStranger, code: CodePlanLimit},
-		"month full of another":      {change: plan(events.Plan{Month: 7}), taken: map[string]int{"rival m-2026-11": 7}, key: liveKey, body: toStranger},
-		"TEST day full, for profile": {change: plan(events.Plan{TestDay: 1}), taken: map[string]int{"acme t-2026-11-29": 1}, key: testKey, body: note},
-		"newsletter":                 {key: liveKey, body: `{"newsletterId":"1203@newsletter","templateId":"t-note"}`, code: CodeNewsletterNotSupported},
-		"media":                      {key: liveKey, body: strings.Replace(toStranger, "{", `{"media":"https://media.example/y.png","mediaType":"image",`, 1), code: CodeMediaNotSupported},
-		"the plan is not there":      {change: platform(events.Platform{PlanID: "gone"}), key: liveKey, body: toStranger, code: events.CodeInternal},
+		"month full":                  {change: plan(events.Plan{Month: 7}), taken: map[string]int{"acme m-2026-11": 7}, key: liveKey, body: toStranger, code: CodePlanLimit},
+		"day full":                    {change: plan(events.Plan{Month: 200, Day: 3}), taken: map[string]int{"acme d-2026-11-29": 3}, key: liveKey, body: toStranger, code: CodePlanLimit},
+		"month full of another":       {change: plan(events.Plan{Month: 7}), taken: map[string]int{"rival m-2026-11": 7}, key: liveKey, body: toStranger},
+		"TEST day full, for profile":  {change: plan(events.Plan{TestDay: 1}), taken: map[string]int{"acme t-2026-11-29": 1}, key: testKey, body: note},
+		"template of another project": {key: rawProject, body: toStranger, change: approved, code: events.CodeOtherProject},
+		"newsletter":                  {key: liveKey, body: `{"newsletterId":"1203@newsletter","templateId":"t-note"}`, code: CodeNewsletterNotSupported},
+		"media":                       {key: liveKey, body: strings.Replace(toStranger, "{", `{"media":"https://media.example/y.png","mediaType":"image",`, 1), code: CodeMediaNotSupported},
+		"the plan is not there":       {change: platform(events.Platform{PlanID: "gone"}), key: liveKey, body: toStranger, code: events.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

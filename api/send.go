@@ -101,7 +101,7 @@ func (a *API) registerSend() {
 			events.CodeValidation, events.CodeMissingVariables, events.CodeInvalidVariable, CodeGroupNotSupported,
 			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized, CodeInsufficientScope,
 			CodeTenantSuspended, CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
-			events.CodeNotApproved, CodeNotInTestList, CodeInstanceClosed, CodeOptedOut, CodeOptInRequired, CodeRecipientLimit,
+			events.CodeNotApproved, events.CodeNotForProduction, events.CodeOtherProject, CodeNotInTestList, CodeInstanceClosed, CodeOptedOut, CodeOptInRequired, CodeRecipientLimit,
 			CodePlanLimit, CodeSendingStopped, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
 			events.CodeUnavailable, CodeCannotDeliverInTime),
 	}

@@ -228,7 +228,7 @@ func TestSendOrderOfRules(t *testing.T) {
 		{nil, liveKey, fmt.Sprintf(body, "120@g.us", "none", "{}"), CodeGroupNotSupported},
 		{nil, liveKey, fmt.Sprintf(body, "0001", "none", "{}"), events.CodeValidation},
 		{nil, liveKey, fmt.Sprintf(body, canaryNumber, "none", "{}"), events.CodeTemplateNotFound},
-		{nil, liveKey, fmt.Sprintf(body, canaryNumber, "new", "{}"), events.CodeNotApproved},
+		{nil, liveKey, fmt.Sprintf(body, canaryNumber, "new", "{}"), events.CodeNotForProduction},
 		{nil, liveKey, fmt.Sprintf(body, canaryNumber, "sale", "{}"), events.CodeMissingVariables},
 		{nil, liveKey, fmt.Sprintf(body, canaryNumber, "sale", `{"what":"x"}`), events.CodeNoInstance},
 		{func() { define(f.catalog.cat, events.KindInstance, "shared", shared) }, liveKey, fmt.Sprintf(body, canaryNumber, "sale", `{"what":"x"}`), events.CodeMarketingOwnNumber},

@@ -27,6 +27,8 @@ const (
 	CodeNotPermitted       Code = "NOT_PERMITTED"                   // the fold does not allow this start or end
 	CodeTemplateNotFound   Code = "TEMPLATE_NOT_FOUND"              // no template of this id or name in the caller's scope
 	CodeNotApproved        Code = "TEMPLATE_NOT_APPROVED"           // the template has no approved version
+	CodeNotForProduction   Code = "TEMPLATE_NOT_APPROVED_FOR_PRODUCTION"
+	CodeOtherProject       Code = "TEMPLATE_OF_ANOTHER_PROJECT" // the id is of a template in another project of the tenant
 	CodeNoInstance         Code = "NO_INSTANCE_CONFIGURED"          // neither a bound nor a shared instance exists
 	CodeMarketingOwnNumber Code = "TEMPLATE_CATEGORY_MARKETING_REQUIRES_OWN_NUMBER"
 	CodeFreeTextOwnNumber  Code = "FREE_TEXT_REQUIRES_OWN_NUMBER"

@@ -47,7 +47,7 @@ func decidedChecks(t *testing.T, w *checks) {
 			Versions: []events.TemplateVersion{{Version: 1, Structure: raw, State: events.TemplateApproved}},
 		})
 		body := map[string]any{"templateId": "unapproved", "destinationNumber": profile}
-		if a := w.send(t, w.keys.own, body); a.status != http.StatusNotFound || stringOf(a.json(t), "code") != "TEMPLATE_NOT_APPROVED" {
+		if a := w.send(t, w.keys.own, body); a.status != http.StatusNotFound || stringOf(a.json(t), "code") != "TEMPLATE_NOT_APPROVED_FOR_PRODUCTION" {
 			t.Errorf("LIVE: %d %s", a.status, a.raw)
 		}
 		if a := w.send(t, w.keys.test, body); a.status != http.StatusAccepted {

@@ -33,7 +33,7 @@ func TestACustomerSetsUpByItself(t *testing.T) {
 		t.Fatalf("template: %d %v", status, made)
 	}
 	send := map[string]any{"templateId": "parcel", "destinationNumber": "+5511988887777"}
-	if status, out := r.do(http.MethodPost, "/v1/messages/send", r.keys.Own, send); status != http.StatusNotFound || out["code"] != "TEMPLATE_NOT_APPROVED" {
+	if status, out := r.do(http.MethodPost, "/v1/messages/send", r.keys.Own, send); status != http.StatusNotFound || out["code"] != "TEMPLATE_NOT_APPROVED_FOR_PRODUCTION" {
 		t.Errorf("LIVE before approval: %d %v", status, out)
 	}
 	status, hook := r.do(http.MethodPost, "/v1/webhooks", r.keys.Own, map[string]any{"url": "https://example.com/hook", "events": []string{"*"}, "active": false})
