@@ -2,12 +2,12 @@ package api
 
 import (
 	"context"
-	"time"
 	_ "time/tzdata" // time zones of tenants are known on every machine
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/policy"
+	"pilotstatus.dev/infra/timezone"
 )
 
 // TenantSettings are what an operator sets of a tenant.
@@ -51,13 +51,7 @@ func (a *API) tenants() noun[events.Tenant, TenantSettings, TenantView] {
 }
 
 func tenantEntity() entity[events.Tenant] {
-	return entity[events.Tenant]{kind: events.KindTenant, get: (*catalog.Catalog).Tenant, check: policy.Tenant(loadable)}
-}
-
-// loadable tells whether a time zone of the IANA database has this name; "Local" is the machine's own.
-func loadable(zone string) bool {
-	_, err := time.LoadLocation(zone)
-	return err == nil && zone != "Local"
+	return entity[events.Tenant]{kind: events.KindTenant, get: (*catalog.Catalog).Tenant, check: policy.Tenant(timezone.Known)}
 }
 
 func (a *API) registerAdminTenants() {

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/timezone"
 )
 
 // Dashboard is the figures of a period.
@@ -97,8 +98,8 @@ func (in *dashboardInput) zone(f *faults) *time.Location {
 	if name == "" {
 		field, name = "timezone", in.Timezone
 	}
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == "Local" { // which would be the zone of this machine
+	zone, ok := timezone.Load(name)
+	if !ok {
 		f.add(field, ruleUnknownValue)
 		return time.UTC
 	}

@@ -9,6 +9,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/quota"
+	"pilotstatus.dev/infra/timezone"
 )
 
 // Codes of limits that are not of a key's burst.
@@ -46,36 +47,6 @@ func (noReservation) Names() []string          { return nil }
 func (noReservation) Used() []int64            { return nil }
 func (noReservation) GiveBack(context.Context) {}
 
-// zones keeps the time zones that were loaded: reading one is slow.
-var zones sync.Map
-
-// zoneOf gives a time zone by name, the default where there is no name.
-func zoneOf(name string) *time.Location {
-	if name == "" {
-		name = quota.DefaultZone
-	}
-	if z, ok := zones.Load(name); ok {
-		zone, _ := z.(*time.Location)
-		return zone
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil { // refused where tenants are defined
-		zone = time.UTC
-	}
-	zones.Store(name, zone)
-	return zone
-}
-
-// windowsOf lists the windows with a limit in which a message of a key counts now.
-func windowsOf(c *catalog.Catalog, key events.Key, profile bool, now time.Time, zone *time.Location) ([]quota.Window, error) {
-	plan, ok := c.PlanOf(key.TenantID)
-	month, known := c.MonthLimit(key.TenantID, quota.MonthOf(now, zone))
-	if !ok || !known {
-		return nil, internal(errors.New("the plan of the tenant is not in the catalog"))
-	}
-	return quota.Of(plan, month, key.Environment, profile, now, zone), nil
-}
-
 // windowWords say what a window is in headers and in texts.
 var windowWords = map[quota.Kind]struct{ name, each string }{
 	quota.Month: {"month", "a month"}, quota.Day: {"day", "a day"}, quota.TestDay: {"testDay", "a day in TEST"},
@@ -88,22 +59,25 @@ func limitOf(w quota.Window, used int64, now time.Time) Limit {
 	}
 }
 
+// errNoPlan is a fault of ours: a plan that tenants have cannot be removed.
+func errNoPlan() error { return internal(errors.New("the plan of the tenant is not in the catalog")) }
+
 // reserve takes a place in the windows of the plan, and tells the caller what is left of them.
 func (a *acceptor) reserve(ctx context.Context, d draft, s submission) (Reservation, error) {
 	if a.quota == nil {
 		return noReservation{}, nil
 	}
 	var ws []quota.Window
-	var err error
-	zone := zoneOf(d.zone)
-	a.catalog.Read(func(c *catalog.Catalog) { ws, err = windowsOf(c, s.caller.Key, d.profile, d.now, zone) })
-	if err != nil {
-		return nil, err
+	known := false
+	key, zone := s.caller.Key, timezone.OfTenant(d.zone)
+	a.catalog.Read(func(c *catalog.Catalog) { ws, known = c.Windows(key.TenantID, key.Environment, d.profile, d.now, zone) })
+	if !known {
+		return nil, errNoPlan()
 	}
 	if len(ws) == 0 {
 		return noReservation{}, nil
 	}
-	r, full, err := a.quota.Reserve(ctx, s.caller.Key.TenantID, ws)
+	r, full, err := a.quota.Reserve(ctx, key.TenantID, ws)
 	if err != nil {
 		return nil, outage(err, "The limits of the plan cannot be checked; nothing was accepted.")
 	}

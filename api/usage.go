@@ -10,6 +10,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/quota"
+	"pilotstatus.dev/infra/timezone"
 )
 
 // Usage is what the account has accepted of what its plan allows.
@@ -73,11 +74,12 @@ func (a *API) windowsOfTenant(tenant string, now time.Time) (out []quota.Window,
 		t, _ := c.Tenant(tenant)
 		name = t.TimeZone
 	})
-	zone := zoneOf(name)
+	zone := timezone.OfTenant(name)
 	a.ports.Catalog.Read(func(c *catalog.Catalog) {
 		for _, env := range []events.Environment{events.Live, events.Test} {
-			var ws []quota.Window
-			if ws, err = windowsOf(c, events.Key{TenantID: tenant, Environment: env}, false, now, zone); err != nil {
+			ws, known := c.Windows(tenant, env, false, now, zone)
+			if !known {
+				err = errNoPlan()
 				return
 			}
 			out = append(out, ws...)

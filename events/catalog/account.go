@@ -1,6 +1,11 @@
 package catalog
 
-import "pilotstatus.dev/events"
+import (
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/quota"
+)
 
 // Plan gives a plan.
 func (c *Catalog) Plan(id string) (events.Plan, bool) { return c.plans.get(id) }
@@ -42,6 +47,17 @@ func (c *Catalog) MonthLimit(tenant, month string) (limit int, ok bool) {
 		}
 	}
 	return limit, true
+}
+
+// Windows lists the windows with a limit in which a message of a tenant counts at a time of its zone; profile says that it goes to a
+// profile number. ok is false when the tenant's plan is not there.
+func (c *Catalog) Windows(tenant string, env events.Environment, profile bool, at time.Time, zone *time.Location) (windows []quota.Window, ok bool) {
+	plan, ok := c.PlanOf(tenant)
+	if !ok {
+		return nil, false
+	}
+	month, _ := c.MonthLimit(tenant, quota.MonthOf(at, zone))
+	return quota.Of(plan, month, env, profile, at, zone), true
 }
 
 // OptIn gives the consent of a contact to a project.

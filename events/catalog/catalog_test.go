@@ -3,6 +3,7 @@ package catalog
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -285,4 +286,40 @@ func (s store[T]) contents() any {
 		}
 	}
 	return []any{s.byID, claims}
+}
+
+// The windows of a plan, with what packages add; none without limits, and unknown when the plan is not there.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	c := fold(
+		control(1, events.KindPlan, "free", &events.Plan{ID: "free", Month: 200, Day: 50, TestDay: 10}),
+		control(2, events.KindTenant, "t-1", &events.Tenant{ID: "t-1", PlanID: "free"}),
+		control(3, events.KindPackage, "p-1", &events.Package{ID: "p-1", TenantID: "t-1", Messages: 100, From: "2026-11", Until: "2026-11"}),
+		control(4, events.KindPackage, "p-2", &events.Package{ID: "p-2", TenantID: "t-1", Messages: 1000, From: "2026-12"}),
+		control(5, events.KindTenant, "t-2", &events.Tenant{ID: "t-2"}),
+		control(6, events.KindTenant, "t-3", &events.Tenant{ID: "t-3", PlanID: "gone"}),
+	)
+	for _, x := range []struct {
+		tenant  string
+		env     events.Environment
+		profile bool
+		limits  []int
+		ok      bool
+	}{
+		{"t-1", events.Live, false, []int{300, 50}, true},
+		{"t-1", events.Test, false, []int{10}, true},
+		{"t-1", events.Test, true, nil, true},
+		{"t-2", events.Live, false, nil, true},
+		{"t-3", events.Live, false, nil, false},
+	} {
+		ws, ok := c.Windows(x.tenant, x.env, x.profile, at, time.UTC)
+		var limits []int
+		for _, w := range ws {
+			limits = append(limits, w.Limit)
+		}
+		if ok != x.ok || !slices.Equal(limits, x.limits) {
+			t.Errorf("%+v: %v, %v", x, limits, ok)
+		}
+	}
 }

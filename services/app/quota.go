@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,6 +12,7 @@ import (
 	"pilotstatus.dev/events/catalog"
 	quotas "pilotstatus.dev/events/quota"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/timezone"
 	"pilotstatus.dev/infra/topology"
 	"pilotstatus.dev/projections/views"
 	"pilotstatus.dev/services/instances"
@@ -81,38 +81,14 @@ func (a *App) limited(now time.Time) map[string][]quotas.Window {
 	out := map[string][]quotas.Window{}
 	a.p.feed.Read(func(c *catalog.Catalog) {
 		for _, t := range c.Tenants() {
-			zone := zoneOf(t.TimeZone)
-			plan, ok := c.PlanOf(t.ID)
-			month, known := c.MonthLimit(t.ID, quotas.MonthOf(now, zone))
-			if !ok || !known {
-				continue
-			}
-			windows := append(quotas.Of(plan, month, events.Live, false, now, zone), quotas.Of(plan, month, events.Test, false, now, zone)...)
-			if len(windows) > 0 {
-				out[t.ID] = windows
+			for _, env := range []events.Environment{events.Live, events.Test} {
+				if windows, known := c.Windows(t.ID, env, false, now, timezone.OfTenant(t.TimeZone)); known && len(windows) > 0 {
+					out[t.ID] = append(out[t.ID], windows...)
+				}
 			}
 		}
 	})
 	return out
-}
-
-// zones keeps the time zones that were loaded.
-var zones sync.Map
-
-func zoneOf(name string) *time.Location {
-	if name == "" {
-		name = quotas.DefaultZone
-	}
-	if z, ok := zones.Load(name); ok {
-		zone, _ := z.(*time.Location)
-		return zone
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil { // refused where tenants are defined
-		zone = time.UTC
-	}
-	zones.Store(name, zone)
-	return zone
 }
 
 type keeperLog struct{ *eventlog.Log }

@@ -6,25 +6,20 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"time"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/policy"
 	"pilotstatus.dev/events/template"
+	"pilotstatus.dev/infra/timezone"
 )
 
 // publicLength is how much of a key's digest finds it: see api.ImportedPublicID.
 const publicLength = 8
 
-func loadable(zone string) bool {
-	_, err := time.LoadLocation(zone)
-	return err == nil
-}
-
 func (p *planner) tenants() {
 	for _, r := range p.export.tables[tableTenants] {
-		judge(p, kindOf[events.Tenant]{events.KindTenant, (*catalog.Catalog).Tenant, policy.Tenant(loadable)}, r, r.cells["id"],
+		judge(p, kindOf[events.Tenant]{events.KindTenant, (*catalog.Catalog).Tenant, policy.Tenant(timezone.Known)}, r, r.cells["id"],
 			func(t *events.Tenant, c cells) {
 				t.ID = c.cells["id"]
 				c.text("name", &t.Name)
