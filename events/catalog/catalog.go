@@ -49,12 +49,19 @@ const (
 	instanceGateway = 3
 
 	operatorPublic = 0
+
+	tenantSuspended = 0
 )
 
 // New gives an empty catalog.
 func New() *Catalog {
 	c := &Catalog{
-		tenants:  newStore[events.Tenant](events.KindTenant),
+		tenants: newStore(events.KindTenant, by(func(t events.Tenant) string {
+			if t.Suspended {
+				return suspended
+			}
+			return ""
+		})),
 		projects: newStore(events.KindProject, by(func(p events.Project) string { return p.TenantID })),
 		keys: newStore(events.KindKey, by(func(k events.Key) string { return k.TenantID }),
 			by(func(k events.Key) string { return k.PublicID }),
@@ -124,6 +131,14 @@ func (c *Catalog) Tenant(id string) (events.Tenant, bool) { return c.tenants.get
 
 // Tenants lists every tenant by id.
 func (c *Catalog) Tenants() []events.Tenant { return c.tenants.all() }
+
+// suspended is the value of the index of suspended tenants.
+const suspended = "suspended"
+
+// SuspendedTenants lists the suspended tenants by id.
+func (c *Catalog) SuspendedTenants() []events.Tenant {
+	return c.tenants.with(tenantSuspended, suspended)
+}
 
 // Project gives a project.
 func (c *Catalog) Project(id string) (events.Project, bool) { return c.projects.get(id) }

@@ -323,3 +323,27 @@ func TestWindows(t *testing.T) {
 		}
 	}
 }
+
+// A tenant is among the suspended ones as long as it is.
+func TestSuspendedTenants(t *testing.T) {
+	t.Parallel()
+	c := fold(
+		control(1, events.KindTenant, "t-1", &events.Tenant{ID: "t-1", Suspended: true}),
+		control(2, events.KindTenant, "t-2", &events.Tenant{ID: "t-2"}),
+		control(3, events.KindTenant, "t-3", &events.Tenant{ID: "t-3", Suspended: true}),
+	)
+	names := func() (out []string) {
+		for _, x := range c.SuspendedTenants() {
+			out = append(out, x.ID)
+		}
+		return out
+	}
+	if got := names(); !slices.Equal(got, []string{"t-1", "t-3"}) {
+		t.Errorf("suspended: %v", got)
+	}
+	c.Apply(control(4, events.KindTenant, "t-1", &events.Tenant{ID: "t-1"}))
+	c.Apply(control[events.Tenant](5, events.KindTenant, "t-3", nil))
+	if got := names(); len(got) > 0 {
+		t.Errorf("suspended: %v", got)
+	}
+}

@@ -18,10 +18,8 @@ func readHolds(c Catalog) *holds {
 	h := &holds{suspended: map[string]bool{}}
 	c.Read(func(cat *catalog.Catalog) {
 		h.stopped = cat.Platform().Stopped
-		for _, t := range cat.Tenants() {
-			if t.Suspended {
-				h.suspended[t.ID] = true
-			}
+		for _, t := range cat.SuspendedTenants() {
+			h.suspended[t.ID] = true
 		}
 	})
 	return h
