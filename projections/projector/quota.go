@@ -14,7 +14,10 @@ type quotaRow struct {
 func quotaOf(known map[string]entry, accepted, changed []messageRow) []quotaRow {
 	var out []quotaRow
 	for _, r := range accepted {
-		out = append(out, quotaRow{id: r.id, queuedSeq: r.rec.Position.Sequence, before: known[r.id].view(), after: r.view})
+		before := known[r.id].view()
+		if len(r.body.QuotaWindows) > 0 || before.RefundedSeq != r.view.RefundedSeq {
+			out = append(out, quotaRow{id: r.id, queuedSeq: r.rec.Position.Sequence, before: before, after: r.view})
+		}
 	}
 	for _, r := range changed {
 		if before := known[r.id].view(); before.RefundedSeq != r.view.RefundedSeq {
