@@ -68,6 +68,3 @@ func (s *State) connect(c Connection, at time.Time) {
 func (s State) ClosedFor(d time.Duration, now time.Time) bool {
 	return s.Connection == Closed && now.Sub(s.Since) >= d
 }
-
-// Held tells whether nothing is sent from the instance until somebody or something says otherwise.
-func (s State) Held() bool { return s.Paused || s.Parked || s.Connection == Closed }

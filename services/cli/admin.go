@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pilotstatus.dev/infra/eventlog"
@@ -30,19 +31,29 @@ type bootstrapCmd struct {
 func (c *bootstrapCmd) Run(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, c.Within)
 	defer cancel()
-	nc, err := natsserver.Connect(ctx, c.NATSURL, natsserver.Client{Name: "pilot admin"})
+	nc, _, log, err := s.adminLog(ctx, c.NATSURL)
 	if err != nil {
-		return fmt.Errorf("%w (is `pilot up` running, and --nats-url right?)", err)
+		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("open jetstream: %w", err)
-	}
-	key, err := control.Bootstrap(ctx, eventlog.New(js, eventlog.Options{Logger: logger("error", "console", s.stderr)}), c.Name, c.Force)
+	key, err := control.Bootstrap(ctx, log, c.Name, c.Force)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(s.stdout, key.Reveal())
 	return err
+}
+
+// adminLog reaches the log of a running Pilot for a command that writes to the control plane. The caller closes the connection.
+func (s *session) adminLog(ctx context.Context, url string) (*nats.Conn, jetstream.JetStream, *eventlog.Log, error) {
+	nc, err := natsserver.Connect(ctx, url, natsserver.Client{Name: "pilot admin"})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%w (is `pilot up` running, and --nats-url right?)", err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	return nc, js, eventlog.New(js, eventlog.Options{Logger: logger("error", "console", s.stderr)}), nil
 }

@@ -10,11 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
-	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/topology"
 	"pilotstatus.dev/services/control"
 	"pilotstatus.dev/services/migrate"
@@ -37,16 +34,11 @@ type importCmd struct {
 func (c *importCmd) Run(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, c.Within)
 	defer cancel()
-	nc, err := natsserver.Connect(ctx, c.NATSURL, natsserver.Client{Name: "pilot admin"})
+	nc, js, log, err := s.adminLog(ctx, c.NATSURL)
 	if err != nil {
-		return fmt.Errorf("%w (is `pilot up` running, and --nats-url right?)", err)
+		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("open jetstream: %w", err)
-	}
-	log := eventlog.New(js, eventlog.Options{Logger: logger("error", "console", s.stderr)})
 	path := c.MasterKeyFile
 	if path == "" {
 		path = filepath.Join(c.DataDir, "master.key")
