@@ -29,7 +29,7 @@ const (
 	CodeNotApproved        Code = "TEMPLATE_NOT_APPROVED"           // the template has no approved version
 	CodeNotForProduction   Code = "TEMPLATE_NOT_APPROVED_FOR_PRODUCTION"
 	CodeOtherProject       Code = "TEMPLATE_OF_ANOTHER_PROJECT" // the id is of a template in another project of the tenant
-	CodeNoInstance         Code = "NO_INSTANCE_CONFIGURED"          // neither a bound nor a shared instance exists
+	CodeNoInstance         Code = "NO_INSTANCE_CONFIGURED"      // neither a bound nor a shared instance exists
 	CodeMarketingOwnNumber Code = "TEMPLATE_CATEGORY_MARKETING_REQUIRES_OWN_NUMBER"
 	CodeFreeTextOwnNumber  Code = "FREE_TEXT_REQUIRES_OWN_NUMBER"
 )
