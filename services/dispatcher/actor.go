@@ -137,7 +137,7 @@ const maxNap = 5 * time.Second
 func (a *actor) work(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		a.disproveMine(ctx)
-		if !a.p.d.leads() || a.p.timeless() {
+		if !a.owned() || a.p.timeless() {
 			clear(a.seen) // waits begin anew with a new lease
 			return maxNap
 		}

@@ -213,7 +213,7 @@ func (p *partition) actor(id string) *actor {
 // wake kicks an actor, and starts its goroutine when it has work and none runs.
 func (p *partition) wake(ctx context.Context, a *actor) {
 	a.kick()
-	if ctx.Err() != nil || !a.busy() || !p.d.leads() {
+	if ctx.Err() != nil || !a.busy() || !a.owned() {
 		return
 	}
 	p.mu.Lock()
