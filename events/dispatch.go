@@ -101,9 +101,17 @@ type DispatchProved struct {
 // DispatchDisproved is a late definite answer of that very call, or an operator's word, that it had no effect.
 // A code that is final for the message makes it end instead of permitting another attempt.
 type DispatchDisproved struct {
-	By   string    `json:"by"`
-	Code ErrorCode `json:"code,omitempty"`
+	By     string    `json:"by"` // DisprovedLate or DisprovedOperator
+	Code   ErrorCode `json:"code,omitempty"`
+	Who    string    `json:"who,omitempty"`    // the operator, where it is an operator's word
+	Reason string    `json:"reason,omitempty"` // what the operator gave
 }
+
+// Ways a disproof came about.
+const (
+	DisprovedLate     = "late_answer" // of that very call
+	DisprovedOperator = "operator"    // a person's word; a proof that comes later is stronger
+)
 
 // Reasons of DispatchClosed.
 const (

@@ -9,6 +9,7 @@ const (
 	TypeInstanceResumed  = "instance.resumed.v1"
 	TypeInstanceDraining = "instance.draining.v1"
 	TypeInstanceParked   = "instance.parked.v1"
+	TypeInstanceUnparked = "instance.unparked.v1"
 )
 
 // InstanceChanged is the body of every event of an instance.
@@ -17,6 +18,7 @@ const (
 //   - paused, resumed: an operator's word.
 //   - draining: an operator's word: what is accepted goes out, a pause follows.
 //   - parked: an answer said that the sender or the gateway is unusable; messages wait for their deadline.
+//   - unparked: an operator's word: it is usable again. A pause and a drain go on.
 type InstanceChanged struct {
 	By     string `json:"by"` // role or operator
 	Reason string `json:"reason,omitempty"`
@@ -26,7 +28,7 @@ type InstanceChanged struct {
 func instanceSpecs() []Spec {
 	changed := func() any { return new(InstanceChanged) }
 	var out []Spec
-	for _, n := range []string{"opened", "closed", "paused", "resumed", "draining", "parked"} {
+	for _, n := range []string{"opened", "closed", "paused", "resumed", "draining", "parked", "unparked"} {
 		out = append(out, Spec{Name: "instance." + n, Version: 1, New: changed})
 	}
 	return out

@@ -31,14 +31,24 @@ type MessageQueued struct {
 	Labels          []string    `json:"labels,omitempty"`
 	QuotaWindows    []string    `json:"quotaWindows,omitempty"` // windows it was counted in, e.g. "m-2026-11"
 	RetryOf         string      `json:"retryOf,omitempty"`      // final message an operator retries with this one
+	Retry           *Retry      `json:"retry,omitempty"`        // who said so, and why; there with RetryOf
 	Sealed          Sealed      `json:"sealed"`
 }
 
-// MessageRetryRequested is an operator's word that a message not yet final gets its next attempt now.
-type MessageRetryRequested struct {
+// Retry is an operator's word that a final message is sent anew.
+type Retry struct {
 	By     string `json:"by"`
 	Reason string `json:"reason"`
-	Force  bool   `json:"force,omitempty"`
+	Force  bool   `json:"force,omitempty"` // although the first may have arrived
+}
+
+// MessageRetryRequested is an operator's word that a message is tried again: one not yet final gets its next attempt now, of one
+// that is final it tells which message was made of it.
+type MessageRetryRequested struct {
+	By        string `json:"by"`
+	Reason    string `json:"reason"`
+	Force     bool   `json:"force,omitempty"`
+	RetriedAs string `json:"retriedAs,omitempty"` // id of the new message
 }
 
 // MessageErased says that the data key of a message was destroyed.

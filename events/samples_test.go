@@ -45,10 +45,11 @@ func samples() map[string]events.Event {
 			TemplateID: "template-e5", TemplateVersion: 3, Origin: "Example Shop", SourceNumber: "551100000000",
 			CorrelationID: "cor_019adfb4c2007a4c8f3e5b6d7e8f90aa", RecipientHash: "r-0123456789abcdef", RetentionDays: 30,
 			Labels: []string{"welcome"}, QuotaWindows: []string{"m-2026-11", "d-2026-11-29"}, RetryOf: "msg_019adfb4c2007a4c8f3e5b6d7e8f9102",
+			Retry:  &events.Retry{By: "operator-f6", Reason: "gateway repaired", Force: true},
 			Sealed: sealed,
 		})
 	about(events.TypeMessageRetryRequested, events.GroupMessage, "retry_requested",
-		&events.MessageRetryRequested{By: "operator-f6", Reason: "gateway repaired", Force: true})
+		&events.MessageRetryRequested{By: "operator-f6", Reason: "gateway repaired", Force: true, RetriedAs: "msg_019adfb4c2007a4c8f3e5b6d7e8f9302"})
 	about(events.TypeMessageErased, events.GroupMessage, "erased", &events.MessageErased{KeyID: "m-" + sampleMessage})
 	about(events.TypeMessageDeliveryUnconfirmed, events.GroupMessage, "delivery_unconfirmed", &events.MessageDeliveryUnconfirmed{WindowDays: 7})
 
@@ -74,7 +75,9 @@ func samples() map[string]events.Event {
 	fenced(events.TypeDispatchUnknown, "unknown", &events.DispatchUnknown{Cause: "time_limit", HTTPStatus: 502, ElapsedMS: 15000}, nil)
 	fenced(events.TypeDispatchAbsent, "absent", &events.DispatchAbsent{Count: 1, FirstMS: 181_000, LastMS: 242_000}, nil)
 	fenced(events.TypeDispatchProved, "proved", &events.DispatchProved{By: events.ProofLookUp}, key)
-	fenced(events.TypeDispatchDisproved, "disproved", &events.DispatchDisproved{By: "late_answer", Code: events.FailGatewayRejected}, nil)
+	fenced(events.TypeDispatchDisproved, "disproved", &events.DispatchDisproved{
+		By: events.DisprovedOperator, Code: events.FailGatewayRejected, Who: "operator-f6", Reason: "not on the phone",
+	}, nil)
 	fenced(events.TypeDispatchClosed, "closed",
 		&events.DispatchClosed{
 			Reason: events.ClosedTimeout, Code: events.FailDeliveryTimeout, Presumed: true,
@@ -108,7 +111,7 @@ func samples() map[string]events.Event {
 		At: at(3000), ReceivedAt: at(3200), JIDHash: "j-0123456789abcdef",
 	})
 
-	for _, name := range []string{"opened", "closed", "paused", "resumed", "draining", "parked"} {
+	for _, name := range []string{"opened", "closed", "paused", "resumed", "draining", "parked", "unparked"} {
 		typ := "instance." + name + ".v1"
 		e := env(typ, "019adfb4-c300-7000-8000-000000000003")
 		e.Subject, e.TenantID, e.QueuedSeq = "", "", 0

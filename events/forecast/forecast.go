@@ -14,7 +14,9 @@ type Load struct {
 	Waiting map[events.Class]int `json:"waiting,omitempty"` // due and not begun, by class
 	FreeAt  time.Time            `json:"freeAt,omitzero"`   // no turn begins before; zero: at once
 	Turn    time.Duration        `json:"turn,omitempty"`    // how long a turn took of late; 0: none was seen
-	Held    bool                 `json:"held,omitempty"`    // paused, parked, closed or stopped: nobody knows until when
+	Held    bool                 `json:"held,omitempty"`    // paused, draining, parked, closed or stopped: nobody knows until when
+	Drains  bool                 `json:"drains,omitempty"`  // what was accepted before a word goes out, what comes after waits
+	Left    int                  `json:"left,omitempty"`    // of a drain: accepted before it and not over
 }
 
 // Rest reports whether the load says no more than the zero Load does, as of now.
@@ -24,7 +26,7 @@ func (l Load) Rest(now time.Time) bool {
 			return false
 		}
 	}
-	return !l.Held && !l.FreeAt.After(now)
+	return !l.Held && !l.Drains && !l.FreeAt.After(now)
 }
 
 // Instance is what an estimate must know of the instance itself.

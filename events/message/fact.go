@@ -12,6 +12,7 @@ var kinds = map[string]Kind{
 	events.NameOf(events.TypeReceiptSent):    KindSent, events.NameOf(events.TypeReceiptDelivered): KindDelivered,
 	events.NameOf(events.TypeReceiptRead): KindRead, events.NameOf(events.TypeReceiptFailed): KindFailed,
 	events.NameOf(events.TypeMessageDeliveryUnconfirmed): KindNotConfirmed, events.NameOf(events.TypeMessageErased): KindErased,
+	events.NameOf(events.TypeMessageRetryRequested): KindRetryRequested,
 }
 
 func isQueued(rec events.Recorded) bool {

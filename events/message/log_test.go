@@ -67,7 +67,7 @@ func proved(seq uint64, n int) events.Recorded {
 }
 
 func disproved(seq uint64, n int) events.Recorded {
-	return rec(seq, events.TypeDispatchDisproved, n, &events.DispatchDisproved{By: "late_answer"})
+	return rec(seq, events.TypeDispatchDisproved, n, &events.DispatchDisproved{By: events.DisprovedLate})
 }
 
 func closed(seq uint64, reason string, code events.ErrorCode) events.Recorded {
@@ -102,7 +102,7 @@ func notConfirmed(seq uint64) events.Recorded {
 
 // stranger draws an event that says nothing of the message: of another message, of an instance, of a type not known here.
 func stranger(t *rapid.T, seq uint64) events.Recorded {
-	switch rapid.IntRange(0, 7).Draw(t, "stranger") {
+	switch rapid.IntRange(0, 6).Draw(t, "stranger") {
 	case 0:
 		r := receipt(seq, "read")
 		r.Subject = other
@@ -117,8 +117,6 @@ func stranger(t *rapid.T, seq uint64) events.Recorded {
 		return rec(seq, events.TypeEvidenceAnomaly, 0, &events.EvidenceAnomaly{Kind: events.AnomalyLateWrite})
 	case 5:
 		return rec(seq, events.TypeEvidenceLate, 1, &events.EvidenceLate{Outcome: "accepted"})
-	case 6:
-		return rec(seq, events.TypeMessageRetryRequested, 0, &events.MessageRetryRequested{})
 	default:
 		r := queuedEvent(seq)
 		r.Subject = other
@@ -194,6 +192,9 @@ func legalLog(t *rapid.T) []events.Recorded {
 		}
 		can(func() events.Recorded { return stranger(t, seq) })
 		can(func() events.Recorded { return rec(seq, events.TypeMessageErased, 0, &events.MessageErased{}) })
+		can(func() events.Recorded {
+			return rec(seq, events.TypeMessageRetryRequested, 0, &events.MessageRetryRequested{})
+		})
 		rapid.SampledFrom(may).Draw(t, "step")()
 	}
 	return log

@@ -27,6 +27,7 @@ const (
 	KindFailed
 	KindNotConfirmed
 	KindErased
+	KindRetryRequested
 )
 
 // Fact is one event of a message, reduced to what folds need. Seq orders facts; the order in which they arrive means nothing.
@@ -113,11 +114,11 @@ type Summary struct {
 	LeftAt    time.Time // when it was first accepted or proved
 	GatewayID string
 	End       *End
-	DueAt     time.Time // when the attempt after a deferred one is due
+	DueAt     time.Time // when the attempt after a deferred one is due: drawn then, or brought forward by an operator
 	Final     events.ErrorCode
 }
 
-// Summarize folds the facts of the fenced group; other facts are passed over.
+// Summarize folds the facts of the fenced group, and an operator's word that a retry is due now; other facts are passed over.
 func (r Record) Summarize() Summary {
 	var s Summary
 	for _, f := range r {
@@ -184,6 +185,10 @@ func (s *Summary) apply(f Fact) {
 	case KindClosed:
 		if s.End == nil {
 			s.End = &End{Seq: f.Seq, At: f.At, Reason: f.Reason, Code: f.Code, Presumed: f.Presumed}
+		}
+	case KindRetryRequested: // no part of the group: it moves when, never whether
+		if f.At.Before(s.DueAt) {
+			s.DueAt = f.At
 		}
 	default: // outside the fenced group
 	}

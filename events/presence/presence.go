@@ -18,14 +18,25 @@ const (
 	Closed  Connection = "CLOSE"
 )
 
+// Word says who holds an instance by what, since when and why. The zero Word is none.
+type Word struct {
+	Since  time.Time
+	By     string // role or operator; empty where only headers were read, as Reason and Scope
+	Reason string
+	Scope  string // of a park: "instance" or "gateway"
+}
+
 // State is what is known of an instance. The zero State knows nothing.
 type State struct {
 	Sequence   uint64     // of the last event taken in
 	Connection Connection // debounced, as recorded
 	Since      time.Time  // when Connection became what it is
-	Paused     bool       // an operator paused it
-	Draining   bool       // it goes out, then it is paused
-	Parked     bool       // an answer said that it cannot be used; a connection ends that
+	Paused     bool       // an operator paused it: nothing starts
+	Draining   bool       // an operator drains it: what was accepted before goes out, what comes after waits
+	Parked     bool       // an answer said that it cannot be used; a connection or an operator ends that
+	Pause      Word       // of Paused
+	Drain      Word       // of Draining
+	Park       Word       // of Parked: since the first of several, with what the newest says
 }
 
 // Apply gives the state with an event of the instance taken in; others and older ones change nothing.
@@ -40,23 +51,45 @@ func (s State) Apply(rec events.Recorded) State {
 	switch rec.Type {
 	case events.TypeInstanceOpened:
 		s.connect(Open, at)
-		s.Parked = false
+		s.unpark()
 	case events.TypeInstanceClosed:
 		s.connect(Closed, at)
 	case events.TypeInstanceParked:
-		s.Parked = true
+		since := at
+		if s.Parked {
+			since = s.Park.Since
+		}
+		s.Parked, s.Park = true, word(rec, since)
+	case events.TypeInstanceUnparked:
+		s.unpark()
 	case events.TypeInstancePaused:
-		s.Paused, s.Draining = true, false
+		s.free()
+		s.Paused, s.Pause = true, word(rec, at)
 	case events.TypeInstanceDraining:
-		s.Draining = true
+		s.free()
+		s.Draining, s.Drain = true, word(rec, at)
 	case events.TypeInstanceResumed:
-		s.Paused, s.Draining = false, false
+		s.free()
+		s.unpark()
 	default:
 		return s
 	}
 	s.Sequence = rec.Position.Sequence
 	return s
 }
+
+func word(rec events.Recorded, since time.Time) Word {
+	b, _ := rec.Body.(*events.InstanceChanged)
+	if b == nil {
+		return Word{Since: since}
+	}
+	return Word{Since: since, By: b.By, Reason: b.Reason, Scope: b.Scope}
+}
+
+// free ends a pause and a drain: of both the newest word holds, as in the fold of the dispatcher.
+func (s *State) free() { s.Paused, s.Pause, s.Draining, s.Drain = false, Word{}, false, Word{} }
+
+func (s *State) unpark() { s.Parked, s.Park = false, Word{} }
 
 func (s *State) connect(c Connection, at time.Time) {
 	if s.Connection != c {

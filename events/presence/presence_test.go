@@ -17,9 +17,16 @@ var begin = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 func event(seq uint64, wire string) events.Recorded {
 	return events.Recorded{
-		Event:    events.Event{Envelope: events.Envelope{Type: wire, Time: begin.Add(time.Duration(seq) * time.Second)}},
+		Event:    events.Event{Envelope: events.Envelope{Type: wire, Time: begin.Add(time.Duration(seq) * time.Second)}, Body: body(wire)},
 		Position: events.Position{Sequence: seq}, Known: true,
 	}
+}
+
+func body(wire string) any {
+	if wire == events.TypeMessageQueued {
+		return &events.MessageQueued{}
+	}
+	return &events.InstanceChanged{By: "operator:ana", Reason: "test", Scope: "instance"}
 }
 
 func fold(wires ...string) (s presence.State) {
@@ -36,6 +43,9 @@ func TestStates(t *testing.T) {
 		paused, resumed, drains = events.TypeInstancePaused, events.TypeInstanceResumed, events.TypeInstanceDraining
 	)
 	at := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Second) }
+	since := func(n int) presence.Word {
+		return presence.Word{Since: at(n), By: "operator:ana", Reason: "test", Scope: "instance"}
+	}
 	for name, c := range map[string]struct {
 		log  []string
 		want presence.State
@@ -43,11 +53,16 @@ func TestStates(t *testing.T) {
 		"nothing":                  {nil, presence.State{}},
 		"connected":                {[]string{opened}, presence.State{Sequence: 1, Connection: presence.Open, Since: at(1)}},
 		"said twice":               {[]string{closed, closed}, presence.State{Sequence: 2, Connection: presence.Closed, Since: at(1)}},
-		"parked":                   {[]string{opened, parked}, presence.State{Sequence: 2, Connection: presence.Open, Since: at(1), Parked: true}},
+		"parked":                   {[]string{opened, parked}, presence.State{Sequence: 2, Connection: presence.Open, Since: at(1), Parked: true, Park: since(2)}},
 		"a connection ends a park": {[]string{parked, opened}, presence.State{Sequence: 2, Connection: presence.Open, Since: at(2)}},
-		"paused":                   {[]string{drains, paused}, presence.State{Sequence: 2, Paused: true}},
+		"parked twice":             {[]string{parked, parked}, presence.State{Sequence: 2, Parked: true, Park: since(1)}},
+		"an operator ends a park":  {[]string{closed, parked, events.TypeInstanceUnparked}, presence.State{Sequence: 3, Connection: presence.Closed, Since: at(1)}},
+		"a resume ends a park":     {[]string{parked, resumed}, presence.State{Sequence: 2}},
+		"a pause outlives a park":  {[]string{parked, paused, opened}, presence.State{Sequence: 3, Connection: presence.Open, Since: at(3), Paused: true, Pause: since(2)}},
+		"paused":                   {[]string{drains, paused}, presence.State{Sequence: 2, Paused: true, Pause: since(2)}},
+		"a drain ends a pause":     {[]string{paused, drains}, presence.State{Sequence: 2, Draining: true, Drain: since(2)}},
 		"resumed":                  {[]string{paused, drains, resumed}, presence.State{Sequence: 3}},
-		"another event":            {[]string{paused, events.TypeMessageQueued}, presence.State{Sequence: 1, Paused: true}},
+		"another event":            {[]string{paused, events.TypeMessageQueued}, presence.State{Sequence: 1, Paused: true, Pause: since(1)}},
 	} {
 		if got := fold(c.log...); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -71,7 +86,7 @@ func TestRepeatsChangeNothing(t *testing.T) {
 	t.Parallel()
 	wires := []string{
 		events.TypeInstanceOpened, events.TypeInstanceClosed, events.TypeInstanceParked, events.TypeInstancePaused,
-		events.TypeInstanceResumed, events.TypeInstanceDraining,
+		events.TypeInstanceResumed, events.TypeInstanceDraining, events.TypeInstanceUnparked,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		log := rapid.SliceOfN(rapid.SampledFrom(wires), 1, 10).Draw(t, "log")

@@ -56,7 +56,7 @@ func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
 	switch {
 	case q.rules.Suspended[e.Lane.Tenant]:
 		return HoldSuspended
-	case q.draining > max(q.resumed, q.paused) && e.QueuedSeq > q.draining:
+	case q.Draining() && e.QueuedSeq > q.draining:
 		return HoldPaused
 	case !now.Before(e.DeliverUntil):
 		return HoldDeadline

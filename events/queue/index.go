@@ -18,6 +18,7 @@ type index struct {
 	overdue   map[*Entry]struct{} // an end may be due
 	ghosts    map[*Entry]struct{} // ended while an attempt was unknown
 	doubtful  map[*Entry]struct{} // not over, and may have left in a lost part of the log
+	leaving   map[*Entry]struct{} // not over, and accepted before the drain that is on
 	settled   []*Entry
 	aside     []*Entry // ready, but accepted after a drain began
 	aging     int      // turns taken while a lower class waited
@@ -26,7 +27,7 @@ type index struct {
 func newIndex() index {
 	return index{
 		ready: map[events.Class]*classQueue{}, open: map[*Entry]struct{}{}, unknown: map[*Entry]struct{}{}, overdue: map[*Entry]struct{}{},
-		ghosts: map[*Entry]struct{}{}, doubtful: map[*Entry]struct{}{},
+		ghosts: map[*Entry]struct{}{}, doubtful: map[*Entry]struct{}{}, leaving: map[*Entry]struct{}{},
 	}
 }
 
@@ -50,6 +51,7 @@ func (q *Queue) reindex(e *Entry) {
 	set(q.ix.unknown, e, e.queued && ((s.Outstanding() > 0 && !s.Settled()) || e.Unbound()))
 	set(q.ix.ghosts, e, e.Ghost())
 	set(q.ix.doubtful, e, q.inDoubt(e))
+	set(q.ix.leaving, e, q.leaving(e))
 	if !e.queued || s.Settled() {
 		delete(q.ix.overdue, e)
 		q.ix.settled = append(q.ix.settled, e)

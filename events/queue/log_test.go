@@ -144,6 +144,14 @@ func (p *tape) skipped(seq uint64) events.Recorded {
 	return p.dispatch("", "skipped", 0, &events.DispatchSkipped{Sequence: seq, By: "test", Reason: "test"})
 }
 
+// retryRequested is an operator's word that the next attempt is due now.
+func (p *tape) retryRequested(id string) {
+	var r events.Recorded
+	r.Type, r.Subject, r.QueuedSeq = events.TypeMessageRetryRequested, id, p.queuedSeq[id]
+	r.Address, r.Body = events.EventSubject(1, instance, events.GroupMessage, "retry_requested"), &events.MessageRetryRequested{By: "operator:ana", Reason: "test"}
+	p.put(r)
+}
+
 // other appends an event of any type and group.
 func (p *tape) other(group, name string) events.Recorded {
 	var r events.Recorded

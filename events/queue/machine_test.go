@@ -343,7 +343,7 @@ func (m *machine) step(t *rapid.T) {
 	case 33, 34:
 		m.doubt(t, d)
 	case 22:
-		m.instance(rapid.SampledFrom([]string{"paused", "resumed", "resumed", "draining"}).Draw(t, "instance"))
+		m.operator(t)
 	}
 	m.mustBeTrue(t)
 }

@@ -90,7 +90,7 @@ func anyTape(t *rapid.T) *tape {
 	for range rapid.IntRange(0, 30).Draw(t, "facts") {
 		p.now = p.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 		id, n := rapid.SampledFrom(ids).Draw(t, "id"), rapid.IntRange(1, 3).Draw(t, "attempt")
-		switch rapid.IntRange(0, 17).Draw(t, "fact") {
+		switch rapid.IntRange(0, 18).Draw(t, "fact") {
 		case 0, 1:
 			p.started(id, n)
 		case 2:
@@ -110,7 +110,7 @@ func anyTape(t *rapid.T) *tape {
 		case 11:
 			p.ended(events.ClosedExpired, slices.Compact([]string{id, rapid.SampledFrom(ids).Draw(t, "second")})...)
 		case 12:
-			p.instance(rapid.SampledFrom([]string{"opened", "closed", "paused", "resumed", "draining", "parked", "polished"}).Draw(t, "instance"))
+			p.instance(rapid.SampledFrom([]string{"opened", "closed", "paused", "resumed", "draining", "parked", "unparked", "polished"}).Draw(t, "instance"))
 		case 13:
 			p.other(rapid.SampledFrom([]string{events.GroupMessage, events.GroupEvidence, events.GroupReceipt, "weather"}).Draw(t, "group"), "changed")
 		case 14:
@@ -123,6 +123,8 @@ func anyTape(t *rapid.T) *tape {
 			}
 		case 16:
 			p.restored(uint64(rapid.IntRange(0, int(p.seq)).Draw(t, "up to")))
+		case 18:
+			p.retryRequested(id)
 		case 17:
 			p.skipped(uint64(rapid.IntRange(0, int(p.seq)+2).Draw(t, "skipped")))
 		}

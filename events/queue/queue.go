@@ -58,7 +58,7 @@ type Queue struct {
 	trimmed time.Time            // latest when gateway ids were last let go
 	bound   map[string]time.Time // gateway ids of messages that left, by when
 
-	opened, closed, paused, resumed, draining, parked uint64 // sequence of the newest event of each kind
+	opened, closed, paused, resumed, draining, parked, unparked uint64 // sequence of the newest event of each kind
 
 	doubt doubt
 
@@ -110,7 +110,16 @@ func (q *Queue) Apply(rec events.Recorded) {
 	case events.GroupDispatch:
 		q.chain.add(link{seq: seq, prev: rec.Prev, unread: !rec.Known})
 		q.applyDispatch(rec)
+	case events.GroupMessage:
+		q.applyWord(rec)
 	default: // receipts and evidence decide nothing here
+	}
+}
+
+// applyWord takes in an operator's word about a message: it decides no start, but when a retry is due.
+func (q *Queue) applyWord(rec events.Recorded) {
+	if rec.Known && events.NameOf(rec.Type) == events.NameOf(events.TypeMessageRetryRequested) {
+		q.applyFact(rec)
 	}
 }
 
@@ -150,7 +159,10 @@ func (q *Queue) applyInstance(name string, seq uint64) {
 		newer(&q.draining)
 	case "parked":
 		newer(&q.parked)
+	case "unparked":
+		newer(&q.unparked)
 	}
+	q.drains()
 	for _, e := range q.ix.takeAside() {
 		q.reindex(e)
 	}
@@ -308,7 +320,7 @@ func (q *Queue) Floor() uint64 { return q.floor }
 func (q *Queue) Paused() bool { return q.paused > max(q.resumed, q.draining) }
 
 // Parked reports that the sender or its gateway is unusable.
-func (q *Queue) Parked() bool { return q.parked > max(q.opened, q.resumed) }
+func (q *Queue) Parked() bool { return q.parked > max(q.opened, q.resumed, q.unparked) }
 
 // Closed reports that the gateway says the instance is not connected, for good.
 func (q *Queue) Closed() bool { return q.closed > max(q.opened, q.resumed) }

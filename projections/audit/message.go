@@ -163,6 +163,11 @@ func summary(rec events.Recorded) string {
 			words = append(words, name+"="+text)
 		}
 	}
+	say := func(name, text string) { // an operator's own words
+		if text != "" {
+			words = append(words, fmt.Sprintf("%s=%q", name, text))
+		}
+	}
 	switch b := rec.Body.(type) {
 	case *events.MessageQueued:
 		add("category", b.Category)
@@ -170,6 +175,12 @@ func summary(rec events.Recorded) string {
 		add("project", b.Project)
 		add("deliverAt", moment(rec.DeliverAt))
 		add("deliverUntil", moment(rec.DeliverUntil))
+		add("retryOf", b.RetryOf)
+		if b.Retry != nil {
+			add("by", b.Retry.By)
+			add("force", b.Retry.Force)
+			say("reason", b.Retry.Reason)
+		}
 	case *events.DispatchStarted:
 		add("call", b.Call)
 	case *events.DispatchAccepted:
@@ -197,6 +208,8 @@ func summary(rec events.Recorded) string {
 	case *events.DispatchDisproved:
 		add("by", b.By)
 		add("code", b.Code)
+		add("who", b.Who)
+		say("reason", b.Reason)
 	case *events.DispatchClosed:
 		add("reason", b.Reason)
 		add("code", b.Code)
@@ -215,7 +228,10 @@ func summary(rec events.Recorded) string {
 	case *events.EvidenceAnomaly:
 		add("kind", b.Kind)
 	case *events.MessageRetryRequested:
+		add("by", b.By)
 		add("force", b.Force)
+		add("retriedAs", b.RetriedAs)
+		say("reason", b.Reason)
 	}
 	add("gatewayId", rec.GatewayID)
 	return strings.Join(words, " ")

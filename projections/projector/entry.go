@@ -110,6 +110,7 @@ var factKinds = map[string]message.Kind{
 	"dispatch.proved": message.KindProved, "dispatch.disproved": message.KindDisproved, "dispatch.closed": message.KindClosed,
 	"receipt.sent": message.KindSent, "receipt.delivered": message.KindDelivered, "receipt.read": message.KindRead,
 	"receipt.failed": message.KindFailed, "message.delivery_unconfirmed": message.KindNotConfirmed, "message.erased": message.KindErased,
+	"message.retry_requested": message.KindRetryRequested,
 }
 
 // KindOf gives the kind of fact behind the event of a folded row of the timeline; false for an event that folds pass over.

@@ -116,7 +116,7 @@ func (a *actor) disproveMine(ctx context.Context) {
 			if at.State != message.AttemptUnknown || at.Nonce != s.nonce || sum.End != nil || sum.Proved {
 				return decision{}
 			}
-			ev := a.event(events.TypeDispatchDisproved, "disproved", s.id, s.tenant, s.attempt, &events.DispatchDisproved{By: "late_answer"})
+			ev := a.event(events.TypeDispatchDisproved, "disproved", s.id, s.tenant, s.attempt, &events.DispatchDisproved{By: events.DisprovedLate})
 			return decision{fenced: &ev}
 		})
 		if err != nil {

@@ -67,6 +67,9 @@ func (a *actor) load(now time.Time) forecast.Load {
 	default:
 		l.Held = true
 	}
+	if a.q.Draining() { // a new message waits until somebody resumes
+		l.Held, l.Drains, l.Left = true, true, a.q.Left()
+	}
 	return l
 }
 

@@ -251,7 +251,10 @@ func (a *actor) prove(ctx context.Context, s suspect, gatewayID string) {
 		if !ok || q.Bound(gatewayID) || e.Summary().End != nil {
 			return decision{}
 		}
-		if attemptOf(e, s.attempt).State != message.AttemptUnknown && !e.Unbound() {
+		switch at := attemptOf(e, s.attempt).State; {
+		case at == message.AttemptUnknown, e.Unbound():
+		case at == message.AttemptDisproved && !e.Summary().Settled(): // an operator said so meanwhile, and was wrong
+		default:
 			return decision{}
 		}
 		ev := a.proved(s.message, s.tenant, s.attempt, by, gatewayID)

@@ -48,13 +48,16 @@ func (a *actor) outcome(q *queue.Queue, j job, s *intent, out outcome) decision 
 		return decision{fenced: &ev}
 	case at.Nonce != s.nonce:
 		return decision{} // another life's attempt: ours never stood
+	case at.State == message.AttemptDisproved && out.verdict.Outcome == evolution.Accepted && !sum.Settled(): // an operator was wrong
+		ev := a.proved(j.message(), j.lane.Tenant, j.attempt, events.ProofLate, out.verdict.GatewayID)
+		return decision{fenced: &ev}
 	case at.State == message.AttemptUnknown && sum.End == nil && !sum.Proved: // a successor called it unknown
 		switch out.verdict.Outcome {
 		case evolution.Accepted:
 			ev := a.proved(j.message(), j.lane.Tenant, j.attempt, events.ProofLate, out.verdict.GatewayID)
 			return decision{fenced: &ev}
 		case evolution.Refused, evolution.Deferred:
-			body := &events.DispatchDisproved{By: "late_answer"}
+			body := &events.DispatchDisproved{By: events.DisprovedLate}
 			if out.verdict.Outcome == evolution.Refused {
 				body.Code = events.ErrorCode(out.verdict.Code)
 			}

@@ -34,7 +34,7 @@ func (f *Feed) Run(ctx context.Context, p events.Partition, log Log) error {
 	from := f.read[p] + 1
 	f.mu.RUnlock()
 	err := log.Tail(ctx, eventlog.TailConfig{
-		Stream: events.EventsStream(p), Filters: []string{events.GroupFilter(p, events.GroupInstance)}, From: from, HeadersOnly: true,
+		Stream: events.EventsStream(p), Filters: []string{events.GroupFilter(p, events.GroupInstance)}, From: from,
 	}, func(_ context.Context, b eventlog.Batch) error {
 		f.take(p, b)
 		return nil
