@@ -67,24 +67,35 @@ func Estimate(l Load, i Instance, class events.Class, now time.Time) (time.Time,
 // longest bounds an estimate; no window is as long.
 const longest = 2 * events.MaxHorizon
 
-// turnsBefore counts the turns that come before that of a new message of a class. Classes before it go first, its own in order. One
-// turn in so many goes to a class below the highest that waits: of all these messages to the one that has waited longest, and the new one
-// is the last of them.
+// turnsBefore counts the turns that come before that of a new message of a class. Classes before it go first, its own in order; each
+// class that waits has one turn in so many, whatever waits above it.
 func turnsBefore(waiting map[events.Class]int, class events.Class, aging int) int {
 	const most = 1 << 30 // keeps sums and products in range
-	var top, ahead, all int
+	var top, ahead, all, own, classes, below int
 	for _, c := range events.Classes() {
 		n := min(max(waiting[c], 0), most)
-		if all = min(all+n, most); top == 0 && c.Rank() < class.Rank() {
-			top = n
+		all = min(all+n, most)
+		switch {
+		case c == class:
+			own = n
+		case n > 0:
+			classes++
 		}
-		if c.Rank() <= class.Rank() {
-			ahead = min(ahead+n, most)
+		if c.Rank() < class.Rank() {
+			top = min(top+n, most)
+		} else if c != class && n > 0 {
+			below++
 		}
 	}
-	inOrder := min(all, ahead+ahead/(aging-1)) // with the share that lower classes take of these turns
+	ahead = min(top+own, most)
+	inOrder := ahead
+	for _, c := range events.Classes() {
+		if c.Rank() > class.Rank() { // with the share that lower classes take of these turns
+			inOrder = min(inOrder+min(max(waiting[c], 0), ahead/max(aging-below, 1)), all)
+		}
+	}
 	if top == 0 {
 		return inOrder
 	}
-	return min(inOrder, (all-top+1)*aging-1)
+	return min(inOrder, (own+1)*max(aging, classes+1)-1)
 }

@@ -64,13 +64,14 @@ func TestBounds(t *testing.T) {
 			all += n
 		}
 		first := true
-		for _, c := range events.Classes() {
+		for place, c := range events.Classes() {
+			below := len(events.Classes()) - 1 - place
 			n := turnsBefore(l.Waiting, c, aging)
 			own := l.Waiting[c]
 			if n > all || n < 0 {
 				t.Fatalf("%s waits for %d turns of %d", c, n, all)
 			}
-			if first && n > own+own/(aging-1) {
+			if first && n > own+below*(own/max(aging-below, 1)) {
 				t.Fatalf("%s goes first and waits for %d turns behind %d of its own", c, n, own)
 			}
 			if first = first && own == 0; own < all && n > (all+1)*aging {

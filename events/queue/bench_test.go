@@ -74,6 +74,48 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
+// BenchmarkNextOverTenants is the choice and its turn with 100,000 messages of one class pending, over so many tenants and slots; held: no
+// slot is free for all but the last of them.
+func BenchmarkNextOverTenants(b *testing.B) {
+	for _, c := range []struct {
+		name           string
+		tenants, slots int
+	}{{"1", 1, 1}, {"50", 50, 4}, {"1000", 1000, 4}} {
+		b.Run(c.name, func(b *testing.B) {
+			p := newTape()
+			for i := range 100_000 {
+				p.queued(msg{
+					id: fmt.Sprintf("msg_%032d", i), class: events.ClassMarketing, tenant: fmt.Sprintf("t-%d", i%c.tenants),
+					slot: uint8(i / c.tenants % c.slots),
+				})
+			}
+			q := p.queue(DefaultRules())
+			q.Next(p.now)
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Next(p.now)
+			}
+		})
+	}
+	b.Run("1000, all but one held", func(b *testing.B) {
+		p := newTape()
+		p.queued(msg{id: "open", tenant: "t-0", slot: 1})
+		for i := range 100_000 {
+			p.queued(msg{id: fmt.Sprintf("msg_%032d", i), class: events.ClassMarketing, tenant: fmt.Sprintf("t-%d", i%1000), slot: 1})
+		}
+		p.queued(msg{id: "free", class: events.ClassMarketing, tenant: "t-free"})
+		p.started("open", 1)
+		q := p.queue(concurrent(2))
+		q.Next(p.now)
+		b.ReportAllocs()
+		for b.Loop() {
+			if s, ok := q.Next(p.now); !ok || s.Entry.ID != "free" {
+				b.Fatal("not the one that is free")
+			}
+		}
+	})
+}
+
 // BenchmarkMemory reports what a pending message costs in the fold.
 func BenchmarkMemory(b *testing.B) {
 	const n = 100_000

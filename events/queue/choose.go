@@ -1,7 +1,8 @@
 package queue
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -14,136 +15,81 @@ type Start struct {
 	Fresh   bool // first attempt: a lane may already hold its body
 }
 
-// Next chooses who is next: the class that goes first, with a guaranteed turn for a waiting lower class; inside a class the
-// tenants take turns; inside a tenant the order is (readyAt, sequence). ok is false when nothing may start now.
+// Next chooses who is next: the class that goes first, unless another has waited for its guaranteed turn; inside a class the tenants
+// take turns by their weights; inside a tenant the order is (readyAt, sequence). ok is false when nothing may start now.
+//
+// Whose turn it is, is no part of the state: a snapshot or another owner begins anew, so each of the bounds below may be waited for once
+// more then.
 func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 	q.advance(now)
 	if q.held(now) != HoldNone {
 		return Start{}, false
 	}
-	var heads []*Entry
-	waits := false // a lower class, if only for its slot
+	var taken slots
+	for e := range q.ix.open {
+		taken.add(e.Lane.Slot)
+	}
+	may := func(e *Entry) Hold {
+		if taken.has(e.Lane.Slot) { // before all else: of many tenants most may be held by this
+			return HoldSlot
+		}
+		return q.mayStart(e, now)
+	}
+	heads := make([]candidate, 0, 6)
 	for _, class := range events.Classes() {
 		c := q.ix.ready[class]
 		if c == nil {
 			continue
 		}
-		e := c.head(func(e *Entry) Hold { return q.mayStart(e, now) }, &q.ix.aside)
-		waits = waits || (len(heads) > 0 && len(c.order) > 0)
-		if e != nil {
-			heads = append(heads, e)
+		e := c.head(may, &q.ix.aside, q.rules.weight)
+		if !c.waits() {
+			delete(q.ix.passed, class)
+		} else if e != nil {
+			heads = append(heads, candidate{class, e, q.ix.passed[class]})
 		}
 	}
 	if len(heads) == 0 {
 		return Start{}, false
 	}
-	pick := heads[0]
-	if q.ix.aging++; !waits {
-		q.ix.aging = 0
-	} else if lower := heads[1:]; len(lower) > 0 && q.ix.aging >= max(2, q.rules.AgingTurns) {
-		q.ix.aging = 0
-		for i, e := range lower { // the one that has waited longest
-			if i == 0 || e.ReadyAt().Before(pick.ReadyAt()) {
-				pick = e
-			}
+	pick := choose(heads, q.rules.AgingTurns)
+	for class, c := range q.ix.ready {
+		if c.waits() { // if only for its slot: it keeps its claim
+			q.ix.passed[class]++
 		}
 	}
-	q.ix.ready[pick.Lane.Class].turn(pick.Lane.Tenant)
-	return Start{Entry: pick, Attempt: pick.NextAttempt(), Fresh: len(pick.sum.Attempts) == 0}, true
+	q.ix.passed[pick.class] = 0
+	q.ix.ready[pick.class].took(pick.head.Lane.Tenant, q.rules.weight)
+	return Start{Entry: pick.head, Attempt: pick.head.NextAttempt(), Fresh: len(pick.head.sum.Attempts) == 0}, true
 }
 
-// classQueue holds what is ready in one class: the tenants in the order of their turns.
-type classQueue struct {
-	tenants map[string]*tenantQueue
-	order   []string
+// candidate is a class of which something may start.
+type candidate struct {
+	class  events.Class
+	head   *Entry
+	passed int // turns that others took since its own, or since it waits
 }
 
-type tenantQueue struct {
-	lanes map[uint8]*places // by slot
-}
-
-func (c *classQueue) push(p place) {
-	t := c.tenants[p.e.Lane.Tenant]
-	if t == nil {
-		t = &tenantQueue{lanes: map[uint8]*places{}}
-		c.tenants[p.e.Lane.Tenant] = t
-		c.order = append(c.order, p.e.Lane.Tenant)
-	}
-	l := t.lanes[p.e.Lane.Slot]
-	if l == nil {
-		l = &places{}
-		t.lanes[p.e.Lane.Slot] = l
-	}
-	heap.Push(l, p)
-}
-
-// head gives the entry whose turn it is: of the first tenant in turn that has one that may start.
-func (c *classQueue) head(may func(*Entry) Hold, aside *[]*Entry) *Entry {
-	for i := 0; i < len(c.order); {
-		name := c.order[i]
-		e, empty := c.tenants[name].head(may, aside)
-		if e != nil {
-			return e
-		}
-		if empty {
-			delete(c.tenants, name)
-			c.order = append(c.order[:i], c.order[i+1:]...)
-			continue
-		}
-		i++
-	}
-	return nil
-}
-
-func (t *tenantQueue) head(may func(*Entry) Hold, aside *[]*Entry) (best *Entry, empty bool) {
-	for slot, l := range t.lanes {
-		e := laneHead(l, may, aside)
-		if l.Len() == 0 {
-			delete(t.lanes, slot)
-			continue
-		}
-		if e == nil {
-			continue
-		}
-		if best == nil || e.ReadyAt().Before(best.ReadyAt()) || (e.ReadyAt().Equal(best.ReadyAt()) && e.QueuedSeq < best.QueuedSeq) {
-			best = e
+// choose gives the class whose turn it is; heads are in the order of precedence, at least one.
+//
+// Each of them has a turn in any `turns` turns, whatever else waits: AgingTurns, or the number of classes that wait when that is
+// more. They are dealt with as deadlines: as long as all of them can still be met after this turn the first class goes, else the one
+// that was passed over most. With the classes sorted by how often they were passed, most first, passed[i]+i+1 <= turns holds before
+// each turn (the i-th is served i turns from now, if none comes between), and both branches keep it. A class that something held
+// (its slot, a suspension) may be past its deadline when it is let go: it goes at once then, the longest passed over first.
+func choose(heads []candidate, turns int) candidate {
+	turns = max(turns, len(heads))
+	byWait := slices.Clone(heads)
+	slices.SortStableFunc(byWait, func(a, b candidate) int { return cmp.Compare(b.passed, a.passed) })
+	for i, c := range byWait {
+		if c.passed+i+1 >= turns {
+			return byWait[0]
 		}
 	}
-	return best, len(t.lanes) == 0
+	return heads[0]
 }
 
-// laneHead gives the first of a lane when it may start. What holds it holds the lane: order is kept. Only what can never start
-// again, or is past its deadline, is let go; what a drain holds is put aside, so that what was accepted before it goes out.
-func laneHead(l *places, may func(*Entry) Hold, aside *[]*Entry) *Entry {
-	for {
-		p, ok := l.top()
-		if !ok {
-			return nil
-		}
-		if p.ver != p.e.ver {
-			heap.Pop(l)
-			continue
-		}
-		switch may(p.e) {
-		case HoldNone:
-			return p.e
-		case HoldDeadline:
-			heap.Pop(l)
-		case HoldPaused:
-			heap.Pop(l)
-			*aside = append(*aside, p.e)
-		default:
-			return nil
-		}
-	}
-}
+// slots is a set of slots.
+type slots [4]uint64
 
-// turn moves a tenant behind the others of its class.
-func (c *classQueue) turn(tenant string) {
-	for i, n := range c.order {
-		if n == tenant {
-			c.order = append(append(c.order[:i:i], c.order[i+1:]...), n)
-			return
-		}
-	}
-}
+func (s *slots) add(slot uint8)      { s[slot/64] |= 1 << (slot % 64) }
+func (s *slots) has(slot uint8) bool { return s[slot/64]&(1<<(slot%64)) != 0 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func TestClassesGoInTheirOrder(t *testing.T) {
 	}
 }
 
-// C3 case 48: a lower class gets one turn in AgingTurns, however long the stream of the higher one is.
+// C3 case 48: each lower class gets one turn in AgingTurns, however long the stream of the higher one is; the higher one has the rest.
 func TestAgingBound(t *testing.T) {
 	t.Parallel()
 	for _, turns := range []int{0, 2, 5, 10} {
@@ -67,21 +66,17 @@ func TestAgingBound(t *testing.T) {
 		rules := DefaultRules()
 		rules.AgingTurns = turns
 		got := send(p, p.queue(rules), p.now, 60)
-		every := max(2, turns)
+		every := max(3, turns) // of three classes none can have more than each third turn for sure
 		for i := every; i <= len(got); i += every {
-			var lower []string
+			lower := ""
 			for _, id := range got[i-every : i] {
 				if id[0] != 'o' {
-					lower = append(lower, id)
+					lower += id[:1]
 				}
 			}
-			if len(lower) != 1 {
-				t.Errorf("one turn in %d: %v in %v", every, lower, got[i-every:i])
+			if lower != "um" {
+				t.Errorf("one turn each in %d: %s in %v", every, lower, got[i-every:i])
 			}
-		}
-		all := strings.Join(got, " ")
-		if !strings.Contains(all, "u0") || (turns < 10 && !strings.Contains(all, "m0")) {
-			t.Errorf("the lower classes take turns by how long they wait: %s", all)
 		}
 	}
 }

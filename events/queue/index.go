@@ -20,14 +20,15 @@ type index struct {
 	doubtful  map[*Entry]struct{} // not over, and may have left in a lost part of the log
 	leaving   map[*Entry]struct{} // not over, and accepted before the drain that is on
 	settled   []*Entry
-	aside     []*Entry // ready, but accepted after a drain began
-	aging     int      // turns taken while a lower class waited
+	aside     []*Entry             // ready, but accepted after a drain began
+	passed    map[events.Class]int // turns that others took while a class waited
 }
 
 func newIndex() index {
 	return index{
 		ready: map[events.Class]*classQueue{}, open: map[*Entry]struct{}{}, unknown: map[*Entry]struct{}{}, overdue: map[*Entry]struct{}{},
 		ghosts: map[*Entry]struct{}{}, doubtful: map[*Entry]struct{}{}, leaving: map[*Entry]struct{}{},
+		passed: map[events.Class]int{},
 	}
 }
 
@@ -88,10 +89,10 @@ func (q *Queue) advance(now time.Time) {
 		}
 		c := q.ix.ready[p.e.Lane.Class]
 		if c == nil {
-			c = &classQueue{tenants: map[string]*tenantQueue{}}
+			c = newClassQueue()
 			q.ix.ready[p.e.Lane.Class] = c
 		}
-		c.push(p)
+		c.push(p, q.rules.weight)
 	}
 	for {
 		p, ok := q.ix.deadlines.top()

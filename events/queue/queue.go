@@ -77,9 +77,9 @@ func (q *Queue) SetRules(r Rules) {
 	if maps.Equal(old.Attempts, r.Attempts) && maps.Equal(old.Policies, r.Policies) {
 		return
 	}
-	aging := q.ix.aging
+	passed := q.ix.passed
 	q.ix = newIndex()
-	q.ix.aging = aging
+	q.ix.passed = passed
 	for _, e := range q.entries {
 		q.reindex(e)
 	}

@@ -35,10 +35,11 @@ type Rules struct {
 	Backoffs      map[events.Category]Backoff // delay before the next attempt
 	PresumedAfter time.Duration               // after deliverUntil, an attempt still unknown is presumed to have failed
 	Quiet         time.Duration               // no start after an attempt without an answer (breaker)
-	AgingTurns    int                         // a waiting lower class gets one turn in this many
+	AgingTurns    int                         // a waiting class has a turn in any so many, or in as many as classes wait when that is more
 	BindWindow    time.Duration               // how long an acceptance without a key id is looked up
 	Stopped       bool                        // an operator has stopped sending for all: nothing starts
 	Suspended     map[string]bool             // tenants of which nothing starts
+	Weight        func(tenant string) int     // turns of a tenant in a round of its class, 1 to 1000; nil is 1 each. It changes no state
 }
 
 // DefaultRules are the numbers of docs/events.md.

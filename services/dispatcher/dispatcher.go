@@ -85,6 +85,9 @@ func New(c Config) *Dispatcher {
 		faults: map[string]queue.Hold{},
 		log:    c.Logger.With().Str("role", "dispatcher").Logger(), snapshots: c.Snapshots, witness: c.Witness, checkpoint: c.Checkpoint,
 	}
+	if d.set.Rules.Weight == nil {
+		d.set.Rules.Weight = d.weight
+	}
 	if d.metrics = c.Metrics; d.metrics == nil {
 		d.metrics = NewMetrics(nil)
 	}

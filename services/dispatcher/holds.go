@@ -37,6 +37,15 @@ func (a *actor) hold() {
 	a.q.SetRules(r)
 }
 
+// weight is the share of a tenant beside the others of an instance, as its plan says now: how many turns it has in a round.
+func (d *Dispatcher) weight(tenant string) (turns int) {
+	d.catalog.Read(func(c *catalog.Catalog) {
+		plan, _ := c.PlanOf(tenant) // a plan that is not there gives no more than the others have
+		turns = plan.Weight
+	})
+	return turns
+}
+
 // optedOut ends a message whose recipient has opted out since it was accepted. It is looked at where no attempt can have had an
 // effect: a message in doubt goes its way.
 func (a *actor) optedOut(ctx context.Context, j job, recipientHash string) bool {

@@ -33,6 +33,54 @@ func TestSuspendedTenantWaits(t *testing.T) {
 	}
 }
 
+// Promise P6 over the whole way: an OTP leaves before a backlog of MARKETING, and tenants take turns by the weights of their plans, which
+// change while it runs.
+func TestChoiceOverTheLog(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	plan := func(weight int) {
+		r.catalog.apply(events.KindPlan, "big", &events.Defined[events.Plan]{Value: events.Plan{ID: "big", Weight: weight}})
+	}
+	plan(3)
+	r.catalog.apply(events.KindTenant, tenant, &events.Defined[events.Tenant]{Value: events.Tenant{ID: tenant, PlanID: "big"}})
+	r.catalog.apply(events.KindTenant, "rival", &events.Defined[events.Tenant]{Value: events.Tenant{ID: "rival"}})
+	r.instanceEvent(events.TypeInstancePaused, "paused")
+	for range 20 {
+		r.accept(order{text: "bulk", class: events.ClassMarketing})
+	}
+	for range 10 {
+		r.accept(order{text: "rival bulk", class: events.ClassMarketing, tenant: "rival"})
+	}
+	otp := r.accept(order{text: "code", tenant: "rival"})
+	r.run(quick())
+	r.instanceEvent(events.TypeInstanceResumed, "resumed")
+	begun := func() (tenants []string) {
+		for _, rec := range r.history() {
+			if rec.Type == events.TypeDispatchStarted {
+				tenants = append(tenants, rec.TenantID)
+				if len(tenants) == 1 && rec.Subject != otp {
+					t.Fatalf("%s was first, not the OTP %s", rec.Subject, otp)
+				}
+			}
+		}
+		return tenants
+	}
+	eventually(t, "all have left", func() bool { return len(begun()) == 31 }, func() string { return "" })
+	mine := 0
+	for _, name := range begun()[1:13] { // three rounds
+		if name == tenant {
+			mine++
+		}
+	}
+	if mine != 9 {
+		t.Errorf("%d of 12 turns for a weight of 3 beside 1: %v", mine, begun())
+	}
+	plan(1)
+	if d := New(Config{Catalog: r.catalog}); d.set.Rules.Weight(tenant) != 1 || d.set.Rules.Weight("rival") != 0 || d.set.Rules.Weight("nobody") != 0 {
+		t.Error("weights are not those of the plans as they are now")
+	}
+}
+
 // An operator stops sending for all, and lets it go on.
 func TestStopForAllHoldsEveryStart(t *testing.T) {
 	t.Parallel()
