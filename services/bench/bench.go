@@ -37,6 +37,7 @@ type Settings struct {
 	Messages  int           // of the delivered figures
 	Accept    time.Duration // how long acceptance is measured
 	Idle      int           // messages of the idle figure, one after the other
+	Backlog   int           // messages of MARKETING that an OTP overtakes
 	Events    int           // of a large log
 	Scheduled int           // messages of the scheduled figure
 	Binary    string        // this program: what works on a large log is measured in processes of its own
@@ -78,6 +79,7 @@ func Run(ctx context.Context, dir string, s Settings, out io.Writer, log zerolog
 	}{
 		{"sent", sent, s.wants(Accept, Idle, Delivered)},
 		{"thousand", thousand, s.wants(Thousand)},
+		{"fairness", fairness, s.wants(Fairness)},
 		{"start", start, s.wants(Start)},
 		{"scheduled", scheduled, s.wants(Scheduled)},
 		{"views", views, s.wants(Rebuild, Audit)},

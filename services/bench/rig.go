@@ -40,6 +40,7 @@ type rig struct {
 
 	accepted int64 // while nothing was dispatched
 	ruled    bool  // requests carry a key of their own
+	otp      int   // OTPs sent so far
 }
 
 func newRig(ctx context.Context, dir string, s Settings, log zerolog.Logger) (*rig, error) {

@@ -95,7 +95,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestBenchPrintsFigures(t *testing.T) {
-	out, err := run(t, "bench", "--accept", "200ms", "--idle", "3", "--messages", "30", "--instances", "3", "--clients", "4")
+	out, err := run(t, "bench", "--accept", "200ms", "--idle", "3", "--messages", "30", "--instances", "3", "--clients", "4", "--backlog", "1500")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -111,7 +111,10 @@ func TestBenchPrintsFigures(t *testing.T) {
 		}
 		names[f.Name] = true
 	}
-	for _, want := range []string{"accepted", "accept_p50", "accept_p99", "accept_to_gateway_idle_p50", "accept_to_gateway_idle_p99", "delivered"} {
+	for _, want := range []string{
+		"accepted", "accept_p50", "accept_p99", "accept_to_gateway_idle_p50", "accept_to_gateway_idle_p99", "delivered",
+		"otp_accept_to_gateway_idle_p99", "otp_accept_to_gateway_backlog_p50", "otp_accept_to_gateway_backlog_p99", "fairness_50_tenants",
+	} {
 		if !names[want] {
 			t.Errorf("no figure %s", want)
 		}

@@ -1,0 +1,267 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/apicall"
+	"pilotstatus.dev/infra/apikey"
+	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/services/app"
+	"pilotstatus.dev/services/control"
+)
+
+// Fairness is who goes first on one number, and how the tenants of a shared one divide it.
+const Fairness = "fairness"
+
+const (
+	sharers     = 50  // tenants of the shared instance
+	sharedTurns = 20  // of each of them, that are looked at
+	otps        = 200 // of each latency
+	sharedID    = "bench-shared"
+)
+
+// fairness measures an OTP from its POST to the gateway on an idle instance, then on the same instance with a backlog of MARKETING,
+// which leaves as fast as it can meanwhile; and Jain's index over tenants that share an instance, each with a backlog of its own.
+func fairness(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
+	s.Instances = 2 // the second is shared
+	r, err := newRig(ctx, dir, s, log)
+	if err != nil {
+		return err
+	}
+	defer r.close(ctx)
+	r.n = 1
+	if err := r.start(ctx, app.Roles()...); err != nil {
+		return err
+	}
+	keys, err := r.share(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := r.otps(ctx, 20); err != nil { // each number was asked for, the lane is open
+		return err
+	}
+	idle, err := r.otps(ctx, otps)
+	if err != nil {
+		return err
+	}
+	if err := say(quantiles("otp_accept_to_gateway_idle", idle)...); err != nil {
+		return err
+	}
+	if err := r.backlog(ctx, s); err != nil {
+		return err
+	}
+	behind, err := r.otps(ctx, otps)
+	if err != nil {
+		return err
+	}
+	left := s.Backlog - len(r.sim.Ledger(evolutionsim.Filter{Text: "Offer"}).Entries)
+	if left <= 0 {
+		return fmt.Errorf("the backlog of %d was over before the OTPs: use a larger one", s.Backlog)
+	}
+	if err := say(append(quantiles("otp_accept_to_gateway_backlog", behind), Figure{"otp_backlog_left", float64(left), "messages"})...); err != nil {
+		return err
+	}
+	if err := r.instance(ctx, instanceID(0), events.TypeInstancePaused, "paused"); err != nil {
+		return err
+	}
+	index, err := r.shared(ctx, keys)
+	if err != nil {
+		return err
+	}
+	return say(Figure{"fairness_50_tenants", index, "index"})
+}
+
+// share defines templates of OTP and MARKETING for the tenant of the bench, and a shared instance with its tenants; it gives a key of each.
+func (r *rig) share(ctx context.Context) (keys []string, err error) {
+	c := r.app.Control()
+	author := control.Author{By: "operator:bench"}
+	var last uint64
+	set := func(seq uint64, e error) { last, err = max(last, seq), errors.Join(err, e) }
+	template := func(id, tenant, project string, category events.Category, text string) {
+		body, e := json.Marshal(map[string]any{"body": map[string]string{"text": text}})
+		set(0, e)
+		set(control.Define(ctx, c.Log, events.KindTemplate, id, events.Template{
+			ID: id, TenantID: tenant, ProjectID: project, Name: id, Category: category,
+			Versions: []events.TemplateVersion{{Version: 1, Structure: body, State: events.TemplateApproved, ApprovedForProduction: true}},
+		}, author, 0))
+	}
+	template("bench-otp", tenant, project, events.OTP, "Code {{n}} is yours.")
+	template("bench-marketing", tenant, project, events.Marketing, "Offer {{n}} ends today.")
+	inst := events.Instance{
+		ID: sharedID, TenantID: events.PlatformTenant, Name: instanceID(1), DisplayName: sharedID, GatewayURL: r.sim.URL(), Shared: true,
+		Concurrency: 1, MaxConcurrency: 1,
+	}
+	var e error
+	if inst.GatewayKey, e = c.Secrets.Seal(ctx, sharedID, []byte(r.sim.APIKey())); e != nil {
+		return nil, e
+	}
+	if inst, e = c.Secrets.SealIngress(ctx, inst, control.Ingress{IngressSecret: events.IngressSecret{Token: "token-shared-" + rand.Text(), Secret: rand.Text()}}); e != nil {
+		return nil, e
+	}
+	set(control.Define(ctx, c.Log, events.KindInstance, sharedID, inst, author, 0))
+	for i := range sharers {
+		id := fmt.Sprintf("sharer-%02d", i)
+		set(control.Define(ctx, c.Log, events.KindTenant, id, events.Tenant{ID: id, Name: id}, author, 0))
+		set(control.Define(ctx, c.Log, events.KindProject, id, events.Project{ID: id, TenantID: id, Name: id, ProductionApproved: true, RetentionDays: 30}, author, 0))
+		template("template-"+id, id, id, events.Utility, id+" says {{n}}.")
+		k, e := apikey.Generate(events.Live, rand.Reader)
+		if e != nil {
+			return nil, e
+		}
+		sum := k.SHA256()
+		set(control.Define(ctx, c.Log, events.KindKey, "key-"+id, events.Key{
+			ID: "key-" + id, TenantID: id, ProjectID: id, Environment: events.Live, Name: id, PublicID: k.PublicID(),
+			SHA256: hex.EncodeToString(sum[:]), CreatedAt: time.Now().UTC(),
+		}, author, 0))
+		keys = append(keys, k.Reveal())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("define who shares: %w", err)
+	}
+	return keys, c.Feed.Await(ctx, last)
+}
+
+// say sends one message of a template.
+func (r *rig) say(ctx context.Context, key, template string, n int) error {
+	status, raw, err := apicall.Do(ctx, r.client, http.MethodPost, r.app.URLs().API+"/v1/messages/send", key, map[string]any{
+		"templateId": template, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+n%20), "variables": map[string]string{"n": fmt.Sprint(n)},
+		"deliverUntil": time.Now().UTC().Add(6 * time.Hour),
+	})
+	if err == nil && status != http.StatusAccepted {
+		err = fmt.Errorf("send answered %d: %s", status, raw)
+	}
+	return err
+}
+
+// otps sends one OTP after the other, and gives how long each took from its POST to the gateway.
+func (r *rig) otps(ctx context.Context, n int) (all []time.Duration, err error) {
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	for range n {
+		r.otp++
+		at := time.Now()
+		if err := r.say(bounded, r.keys[0], "bench-otp", r.otp); err != nil {
+			return nil, fmt.Errorf("measure an OTP: %w", err)
+		}
+		began, err := r.taken(bounded, fmt.Sprintf("Code %d is", r.otp))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, began.Sub(at))
+	}
+	return all, nil
+}
+
+// taken waits until the gateway has a text, and says when it came there.
+func (r *rig) taken(ctx context.Context, text string) (time.Time, error) {
+	tick := time.NewTicker(5 * time.Millisecond) // a look goes through all that the gateway took
+	defer tick.Stop()
+	for {
+		if all := r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries; len(all) > 0 {
+			return all[0].StartedAt, nil
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("wait for the gateway: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// backlog has MARKETING accepted while the instance is paused, and lets it go.
+func (r *rig) backlog(ctx context.Context, s Settings) error {
+	if err := r.instance(ctx, instanceID(0), events.TypeInstancePaused, "paused"); err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range s.Clients {
+		g.Go(func() error {
+			for n := next.Add(1); n <= int64(s.Backlog); n = next.Add(1) {
+				if err := r.say(gctx, r.keys[0], "bench-marketing", int(n)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("accept a backlog: %w", err)
+	}
+	if err := r.instance(ctx, instanceID(0), events.TypeInstanceResumed, "resumed"); err != nil {
+		return err
+	}
+	_, err := r.taken(ctx, "Offer")
+	return err
+}
+
+// shared has the tenants send bursts, one after the other, to the paused shared instance, lets it go, and gives Jain's index of the
+// turns that each has had when so many were taken.
+func (r *rig) shared(ctx context.Context, keys []string) (float64, error) {
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	if err := r.instance(ctx, sharedID, events.TypeInstancePaused, "paused"); err != nil {
+		return 0, err
+	}
+	for i, key := range keys {
+		for n := range 2*sharedTurns + i { // nobody runs out while it is looked at
+			if err := r.say(bounded, key, fmt.Sprintf("template-sharer-%02d", i), n); err != nil {
+				return 0, fmt.Errorf("measure fairness: %w", err)
+			}
+		}
+	}
+	if err := r.instance(ctx, sharedID, events.TypeInstanceResumed, "resumed"); err != nil {
+		return 0, err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		all := r.sim.Ledger(evolutionsim.Filter{Instance: instanceID(1)}).Entries
+		if len(all) >= sharers*sharedTurns {
+			slices.SortFunc(all, func(a, b evolutionsim.Entry) int { return a.StartedAt.Compare(b.StartedAt) })
+			turns := map[string]float64{}
+			for _, e := range all[:sharers*sharedTurns] {
+				turns[e.Text[:len("sharer-00")]]++
+			}
+			return jain(turns, sharers), nil
+		}
+		select {
+		case <-bounded.Done():
+			return 0, fmt.Errorf("measure fairness: %d of %d turns: %w", len(all), sharers*sharedTurns, bounded.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// jain is (Σx)² / n·Σx²: 1 when all n have the same, 1/n when one has all.
+func jain(turns map[string]float64, n int) float64 {
+	sum, squares := 0.0, 0.0
+	for _, x := range turns {
+		sum, squares = sum+x, squares+x*x
+	}
+	return sum * sum / (float64(n) * squares)
+}
+
+// instance appends an operator's word for an instance.
+func (r *rig) instance(ctx context.Context, id, wire, name string) error {
+	_, err := r.app.Events().Append(ctx, events.Event{
+		Address:  events.EventSubject(events.PartitionOf(id, r.cfg.Partitions), id, events.GroupInstance, name),
+		Envelope: events.Envelope{ID: uuid.NewString(), Type: wire, Source: "pilot/bench", Time: time.Now().UTC()},
+		Body:     &events.InstanceChanged{By: "operator:bench"},
+	})
+	return err
+}
