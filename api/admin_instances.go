@@ -26,13 +26,16 @@ type InstanceSettings struct {
 	GatewayKey     string   `json:"gatewayKey,omitempty" maxLength:"512" doc:"The gateway's apikey. Sealed, never shown; kept when absent on a change."`
 	Concurrency    int      `json:"concurrency,omitempty" doc:"Calls at once; 1 when absent."`
 	MaxConcurrency int      `json:"maxConcurrency,omitempty" doc:"Slots; 1 when absent. Never changes."`
-	Pace           PaceView `json:"pace,omitzero" doc:"Unpaced when absent."`
+	Pace           PaceView `json:"pace,omitzero" doc:"How fast it sends; absent: as a person would on a shared number, unpaced on an own one. Holds at once, for what waits too."`
+	Typing         *bool    `json:"typing,omitempty" doc:"Whether recipients see that somebody types before a message comes, but for codes; absent: on a shared number only."`
 }
 
 // PaceView is the token bucket of an instance.
 type PaceView struct {
-	RatePerMinute float64 `json:"ratePerMinute,omitempty" doc:"0 is unpaced."`
-	Burst         int     `json:"burst,omitempty"`
+	RatePerMinute float64                     `json:"ratePerMinute,omitempty" doc:"Tokens a minute in the long run; absent or 0: one in 30 to 46 seconds on a shared number, unpaced on an own one."`
+	Burst         int                         `json:"burst,omitempty" doc:"Tokens after a rest, at most 100; 1 when absent."`
+	Jitter        float64                     `json:"jitter,omitempty" doc:"Each gap is drawn within this share of the mean, up or down; 0 to 0.9."`
+	Costs         map[events.Category]float64 `json:"costs,omitempty" doc:"Tokens that a message takes, by category (OTP, UTILITY, MARKETING), at most what the bucket holds; 0 never waits. Absent: 1, and 0.1 for OTP on a shared number."`
 }
 
 // InstanceView is an instance without its secrets.
@@ -82,7 +85,7 @@ func (a *API) instances() noun[events.Instance, InstanceSettings, InstanceView] 
 			return InstanceView{
 				InstanceSettings: InstanceSettings{
 					ID: i.ID, TenantID: i.TenantID, Shared: i.Shared, Name: i.Name, DisplayName: i.DisplayName, Number: i.Number,
-					GatewayURL: i.GatewayURL, Concurrency: i.Concurrency, MaxConcurrency: i.MaxConcurrency, Pace: PaceView(i.Pace),
+					GatewayURL: i.GatewayURL, Concurrency: i.Concurrency, MaxConcurrency: i.MaxConcurrency, Pace: PaceView(i.Pace), Typing: i.Typing,
 				},
 				GatewayKeySet: len(i.GatewayKey.Blob) > 0,
 			}
@@ -119,6 +122,7 @@ func (a *API) prepareInstance(ctx context.Context, id string, s InstanceSettings
 			i.TenantID = events.PlatformTenant
 		}
 		i.GatewayURL, i.Concurrency, i.MaxConcurrency, i.Pace = s.GatewayURL, max(s.Concurrency, 1), max(s.MaxConcurrency, 1), events.Pace(s.Pace)
+		i.Typing = s.Typing
 		if s.Concurrency < 0 || s.MaxConcurrency < 0 {
 			return i, faultsError(faults{{Field: "concurrency", Rule: policy.RuleRange}})
 		}

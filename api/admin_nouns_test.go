@@ -27,7 +27,7 @@ func examples() map[string]obj {
 		"templates": {"id": "tpl-1", "tenantId": "acme", "projectId": "shop", "name": "ready_1", "category": "UTILITY"},
 		"instances": {
 			"id": "ins-1", "tenantId": "acme", "name": "acme-9", "displayName": "Acme", "number": "5511900000009", "gatewayUrl": "http://gw:8080",
-			"concurrency": 2, "maxConcurrency": 4, "pace": map[string]any{"ratePerMinute": 2.0, "burst": 1},
+			"concurrency": 2, "maxConcurrency": 4, "pace": map[string]any{"ratePerMinute": 2.0, "burst": 1.0, "jitter": 0.2, "costs": map[string]any{"OTP": 0.1}}, "typing": true,
 		},
 		"endpoints": {"id": "hook", "tenantId": "acme", "name": "web", "url": "https://example.com/in?t=1", "environment": "LIVE", "active": true, "events": []any{"*"}},
 	}

@@ -137,12 +137,6 @@ type Template struct {
 	Versions  []TemplateVersion `json:"versions"`
 }
 
-// Pace is the token bucket of an instance. Zero RatePerMinute means unpaced.
-type Pace struct {
-	RatePerMinute float64 `json:"ratePerMinute,omitempty"`
-	Burst         int     `json:"burst,omitempty"`
-}
-
 // Instance is an Evolution instance: one paired WhatsApp number.
 type Instance struct {
 	ID             string `json:"id"`
@@ -156,8 +150,9 @@ type Instance struct {
 	Concurrency    int    `json:"concurrency"`    // live, 1..MaxConcurrency
 	MaxConcurrency int    `json:"maxConcurrency"` // fixed; the number of slots
 	Pace           Pace   `json:"pace,omitzero"`
-	IngressHash    string `json:"ingressHash"` // hex SHA-256 of the path token of its webhook
-	Ingress        Sealed `json:"ingress"`     // path token and secret header as JSON IngressSecret, sealed for PlatformTenant
+	Typing         *bool  `json:"typing,omitempty"` // whether recipients see that somebody types; nil: see Types
+	IngressHash    string `json:"ingressHash"`      // hex SHA-256 of the path token of its webhook
+	Ingress        Sealed `json:"ingress"`          // path token and secret header as JSON IngressSecret, sealed for PlatformTenant
 }
 
 // IngressSecret is what a gateway must present to hand in a receipt: the path token and the value of the secret header.

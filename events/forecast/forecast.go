@@ -13,10 +13,12 @@ import (
 type Load struct {
 	Waiting map[events.Class]int `json:"waiting,omitempty"` // due and not begun, by class
 	FreeAt  time.Time            `json:"freeAt,omitzero"`   // no turn begins before; zero: at once
-	Turn    time.Duration        `json:"turn,omitempty"`    // how long a turn took of late; 0: none was seen
-	Held    bool                 `json:"held,omitempty"`    // paused, draining, parked, closed or stopped: nobody knows until when
-	Drains  bool                 `json:"drains,omitempty"`  // what was accepted before a word goes out, what comes after waits
-	Left    int                  `json:"left,omitempty"`    // of a drain: accepted before it and not over
+	// Paced is when the pace lets the next start of a category through, where that is later.
+	Paced  map[events.Category]time.Time `json:"paced,omitempty"`
+	Turn   time.Duration                 `json:"turn,omitempty"`   // how long a turn took of late; 0: none was seen
+	Held   bool                          `json:"held,omitempty"`   // paused, draining, parked, closed or stopped: nobody knows until when
+	Drains bool                          `json:"drains,omitempty"` // what was accepted before a word goes out, what comes after waits
+	Left   int                           `json:"left,omitempty"`   // of a drain: accepted before it and not over
 }
 
 // Rest reports whether the load says no more than the zero Load does, as of now.
@@ -26,12 +28,17 @@ func (l Load) Rest(now time.Time) bool {
 			return false
 		}
 	}
+	for at := range maps.Values(l.Paced) {
+		if at.After(now) {
+			return false
+		}
+	}
 	return !l.Held && !l.Drains && !l.FreeAt.After(now)
 }
 
 // Instance is what an estimate must know of the instance itself.
 type Instance struct {
-	Pace        events.Pace
+	Pace        events.Pacing
 	Concurrency int // calls at once; below 1 is 1
 	AgingTurns  int // a waiting lower class has one turn in so many; below 2 is 2
 }
@@ -44,58 +51,64 @@ func Estimate(l Load, i Instance, class events.Class, now time.Time) (time.Time,
 		return time.Time{}, false
 	}
 	at := now
-	if l.FreeAt.After(at) {
-		at = l.FreeAt
-	}
-	ahead := turnsBefore(l.Waiting, class, max(i.AgingTurns, 2))
-	if ahead == 0 {
-		return at, true
+	for _, t := range []time.Time{l.FreeAt, l.Paced[class.Category()]} {
+		if t.After(at) {
+			at = t
+		}
 	}
 	turn := l.Turn / time.Duration(max(i.Concurrency, 1))
-	if r := i.Pace.RatePerMinute; r > 0 {
-		turn = max(turn, time.Duration(float64(time.Minute)/r))
-	}
-	if turn <= 0 {
+	before, known := timeBefore(l.Waiting, class, max(i.AgingTurns, 2), func(c events.Class) float64 {
+		return max(float64(turn), i.Pace.Cost(c.Category())*float64(i.Pace.Mean()))
+	})
+	if !known {
 		return time.Time{}, false
 	}
-	if most := int64(longest / turn); int64(ahead) > most { // what lies further ahead than any window is all the same
-		return at.Add(longest), true
-	}
-	return at.Add(time.Duration(ahead) * turn), true
+	return at.Add(time.Duration(min(before, float64(longest)))), true // what lies further ahead than any window is all the same
 }
 
 // longest bounds an estimate; no window is as long.
 const longest = 2 * events.MaxHorizon
 
-// turnsBefore counts the turns that come before that of a new message of a class. Classes before it go first, its own in order; each
-// class that waits has one turn in so many, whatever waits above it.
-func turnsBefore(waiting map[events.Class]int, class events.Class, aging int) int {
+// timeBefore gives the time of the turns that come before that of a new message of a class; false when one of them takes none that is
+// known. Classes before it go first, its own in order; each class that waits has one turn in so many, whatever waits above it.
+func timeBefore(waiting map[events.Class]int, class events.Class, aging int, turn func(events.Class) float64) (sum float64, known bool) {
 	const most = 1 << 30 // keeps sums and products in range
-	var top, ahead, all, own, classes, below int
+	var top, ahead, own, classes, below int
+	var slowest float64
+	known = true
+	take := func(n int, c events.Class) {
+		one := turn(c)
+		sum += float64(n) * one
+		known = known && (n == 0 || one > 0)
+	}
 	for _, c := range events.Classes() {
 		n := min(max(waiting[c], 0), most)
-		all = min(all+n, most)
-		switch {
-		case c == class:
+		if n == 0 {
+			continue
+		}
+		slowest = max(slowest, turn(c))
+		if c == class {
 			own = n
-		case n > 0:
+		} else {
 			classes++
 		}
 		if c.Rank() < class.Rank() {
 			top = min(top+n, most)
-		} else if c != class && n > 0 {
+		} else if c != class {
 			below++
+		}
+		if c.Rank() <= class.Rank() {
+			take(n, c)
 		}
 	}
 	ahead = min(top+own, most)
-	inOrder := ahead
 	for _, c := range events.Classes() {
 		if c.Rank() > class.Rank() { // with the share that lower classes take of these turns
-			inOrder = min(inOrder+min(max(waiting[c], 0), ahead/max(aging-below, 1)), all)
+			take(min(max(waiting[c], 0), ahead/max(aging-below, 1)), c)
 		}
 	}
-	if top == 0 {
-		return inOrder
+	if top > 0 {
+		sum = min(sum, float64((own+1)*max(aging, classes+1)-1)*slowest)
 	}
-	return min(inOrder, (own+1)*max(aging, classes+1)-1)
+	return sum, known
 }

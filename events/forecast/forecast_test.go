@@ -17,10 +17,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var epoch = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
+func paced(rate float64) events.Pacing {
+	return events.Instance{Pace: events.Pace{RatePerMinute: rate, Costs: map[events.Category]float64{events.OTP: 0.5}}}.Pacing()
+}
+
+// turnsAhead counts the turns before that of a new message.
+func turnsAhead(waiting map[events.Class]int, class events.Class, aging int) int {
+	n, _ := timeBefore(waiting, class, aging, func(events.Class) float64 { return 1 })
+	return int(n)
+}
+
 func drawLoad(t *rapid.T, most int) Load {
 	l := Load{Waiting: map[events.Class]int{}, Turn: time.Duration(rapid.Int64Range(0, int64(5*time.Second)).Draw(t, "turn"))}
 	for _, c := range events.Classes() {
 		l.Waiting[c] = rapid.IntRange(0, most).Draw(t, string(c))
+	}
+	if rapid.Bool().Draw(t, "paced") {
+		l.Paced = map[events.Category]time.Time{rapid.SampledFrom(events.Classes()).Draw(t, "paced class").Category(): epoch.Add(time.Minute)}
 	}
 	if rapid.Bool().Draw(t, "busy") {
 		l.FreeAt = epoch.Add(time.Duration(rapid.Int64Range(-int64(time.Minute), int64(time.Minute)).Draw(t, "free")))
@@ -30,7 +43,7 @@ func drawLoad(t *rapid.T, most int) Load {
 
 func drawInstance(t *rapid.T) Instance {
 	return Instance{
-		Pace:        events.Pace{RatePerMinute: float64(rapid.IntRange(0, 600).Draw(t, "rate"))},
+		Pace:        paced(float64(rapid.IntRange(0, 600).Draw(t, "rate"))),
 		Concurrency: rapid.IntRange(0, 4).Draw(t, "concurrency"), AgingTurns: rapid.IntRange(0, 12).Draw(t, "aging"),
 	}
 }
@@ -66,7 +79,7 @@ func TestBounds(t *testing.T) {
 		first := true
 		for place, c := range events.Classes() {
 			below := len(events.Classes()) - 1 - place
-			n := turnsBefore(l.Waiting, c, aging)
+			n := turnsAhead(l.Waiting, c, aging)
 			own := l.Waiting[c]
 			if n > all || n < 0 {
 				t.Fatalf("%s waits for %d turns of %d", c, n, all)
@@ -123,7 +136,7 @@ func TestAsTheQueueChooses(t *testing.T) {
 				q.Apply(r)
 			}
 		}
-		want := turnsBefore(waiting, class, rules.AgingTurns)
+		want := turnsAhead(waiting, class, rules.AgingTurns)
 		if slack := rules.AgingTurns + turns/4; turns < want-slack || turns > want+slack {
 			t.Fatalf("it took %d turns, %d were expected: %s behind %v", turns, want, class, waiting)
 		}
@@ -140,13 +153,17 @@ func TestEstimate(t *testing.T) {
 	}{
 		"at rest":                          {class: events.ClassUtility, want: 0},
 		"held":                             {load: Load{Held: true}, class: events.ClassUtility, want: -1},
-		"just sent":                        {load: Load{FreeAt: epoch.Add(20 * time.Second)}, inst: Instance{Pace: events.Pace{RatePerMinute: 2}}, class: events.ClassUtility, want: 20 * time.Second},
+		"just sent":                        {load: Load{FreeAt: epoch.Add(20 * time.Second)}, inst: Instance{Pace: paced(2)}, class: events.ClassUtility, want: 20 * time.Second},
+		"paced":                            {load: Load{Paced: map[events.Category]time.Time{events.Utility: epoch.Add(20 * time.Second)}}, class: events.ClassUtility, want: 20 * time.Second},
+		"another is paced":                 {load: Load{Paced: map[events.Category]time.Time{events.Utility: epoch.Add(20 * time.Second)}}, class: events.ClassOTP, want: 0},
+		"codes are cheaper":                {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 3}}, inst: Instance{Pace: paced(2)}, class: events.ClassOTP, want: 45 * time.Second},
+		"behind codes and its own":         {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 2, events.ClassUtility: 1}}, inst: Instance{Pace: paced(2)}, class: events.ClassUtility, want: time.Minute},
 		"free long ago":                    {load: Load{FreeAt: epoch.Add(-time.Hour)}, class: events.ClassUtility, want: 0},
-		"paced backlog":                    {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 3}}, inst: Instance{Pace: events.Pace{RatePerMinute: 2}}, class: events.ClassUtility, want: 90 * time.Second},
+		"paced backlog":                    {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 3}}, inst: Instance{Pace: paced(2)}, class: events.ClassUtility, want: 90 * time.Second},
 		"unpaced, turns were seen":         {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 3}, Turn: time.Second}, class: events.ClassUtility, want: 3 * time.Second},
 		"two at once":                      {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 4}, Turn: time.Second}, inst: Instance{Concurrency: 2}, class: events.ClassUtility, want: 2 * time.Second},
 		"unpaced, no turn was seen":        {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 3}}, class: events.ClassUtility, want: -1},
-		"slower than its pace":             {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 2}, Turn: 5 * time.Second}, inst: Instance{Pace: events.Pace{RatePerMinute: 60}}, class: events.ClassUtility, want: 10 * time.Second},
+		"slower than its pace":             {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 2}, Turn: 5 * time.Second}, inst: Instance{Pace: paced(60)}, class: events.ClassUtility, want: 10 * time.Second},
 		"OTP goes first":                   {load: Load{Waiting: map[events.Class]int{events.ClassMarketing: 100000}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassOTP, want: 0},
 		"lower ones have their share":      {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 18, events.ClassMarketing: 100}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassUtility, want: 20 * time.Second},
 		"behind others":                    {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 4}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassMarketing, want: 4 * time.Second},
@@ -170,11 +187,13 @@ func TestRest(t *testing.T) {
 		load Load
 		want bool
 	}{
-		"nothing":   {want: true},
-		"sent once": {Load{Turn: time.Second, FreeAt: epoch, Waiting: map[events.Class]int{events.ClassOTP: 0}}, true},
-		"waiting":   {Load{Waiting: map[events.Class]int{events.ClassOTP: 1}}, false},
-		"paced":     {Load{FreeAt: epoch.Add(1)}, false},
-		"held":      {Load{Held: true}, false},
+		"nothing":    {want: true},
+		"sent once":  {Load{Turn: time.Second, FreeAt: epoch, Waiting: map[events.Class]int{events.ClassOTP: 0}}, true},
+		"waiting":    {Load{Waiting: map[events.Class]int{events.ClassOTP: 1}}, false},
+		"paced":      {Load{FreeAt: epoch.Add(1)}, false},
+		"held":       {Load{Held: true}, false},
+		"pace over":  {Load{Paced: map[events.Category]time.Time{events.OTP: epoch}}, true},
+		"of a class": {Load{Paced: map[events.Category]time.Time{events.OTP: epoch.Add(1)}}, false},
 	} {
 		if got := tt.load.Rest(epoch); got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -185,7 +204,7 @@ func TestRest(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	full := Report{At: epoch, Instances: map[string]Load{"inst-1": {
-		Waiting: map[events.Class]int{events.ClassOTP: 3}, FreeAt: epoch.Add(time.Second), Turn: time.Second, Held: true,
+		Waiting: map[events.Class]int{events.ClassOTP: 3}, FreeAt: epoch.Add(time.Second), Turn: time.Second, Held: true, Paced: map[events.Category]time.Time{events.OTP: epoch.Add(time.Second)},
 	}}}
 	raw, err := full.Encode()
 	if err != nil {
@@ -211,7 +230,7 @@ func TestReport(t *testing.T) {
 	// The largest report fits a message.
 	most := Report{At: epoch, Instances: map[string]Load{}}
 	for i := range MaxReport {
-		l := Load{Waiting: map[events.Class]int{}, FreeAt: epoch.Add(1), Turn: 1<<62 + time.Duration(i), Held: true}
+		l := Load{Waiting: map[events.Class]int{}, FreeAt: epoch.Add(1), Paced: map[events.Category]time.Time{events.OTP: epoch.Add(1), events.Utility: epoch.Add(1), events.Marketing: epoch.Add(1)}, Turn: 1<<62 + time.Duration(i), Held: true}
 		for _, c := range events.Classes() {
 			l.Waiting[c] = 1 << 40
 		}

@@ -34,7 +34,16 @@ func Instance(c *catalog.Catalog, i events.Instance, before *events.Instance) (f
 	fixed(&f, isNew, "maxConcurrency", old.MaxConcurrency, i.MaxConcurrency)
 	f.count("concurrency", i.Concurrency, 1, max(i.MaxConcurrency, 1))
 	f.rate("pace.ratePerMinute", i.Pace.RatePerMinute, MaxRatePerMinute)
-	f.count("pace.burst", i.Pace.Burst, 0, MaxRatePerMinute)
+	f.count("pace.burst", i.Pace.Burst, 0, events.MaxBurst)
+	f.rate("pace.jitter", i.Pace.Jitter, events.MaxJitter)
+	known := 0
+	for _, c := range []events.Category{events.OTP, events.Utility, events.Marketing} {
+		if cost, set := i.Pace.Costs[c]; set {
+			known++
+			f.rate("pace.costs."+string(c), cost, float64(max(i.Pace.Burst, 1)))
+		}
+	}
+	f.when(known < len(i.Pace.Costs), "pace.costs", RuleValue)
 	return f
 }
 

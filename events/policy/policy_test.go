@@ -181,6 +181,17 @@ func TestInstances(t *testing.T) {
 		{"moved to another gateway", change(func(i *events.Instance) { i.GatewayURL, i.Concurrency = "https://gw2/evo", 4 }), nil},
 		{"more slots", change(func(i *events.Instance) { i.MaxConcurrency = 8 }), []string{"maxConcurrency fixed"}},
 		{"more at once than slots", change(func(i *events.Instance) { i.Concurrency = 5 }), []string{"concurrency out_of_range"}},
+		{"paced", change(func(i *events.Instance) {
+			i.Pace = events.Pace{RatePerMinute: 2, Burst: 100, Jitter: 0.9, Costs: map[events.Category]float64{events.OTP: 0, events.Marketing: 100}}
+		}), nil},
+		{"paced wildly", change(func(i *events.Instance) {
+			i.Pace = events.Pace{Burst: 101, Jitter: 1, Costs: map[events.Category]float64{events.OTP: -1, events.Utility: 102, "SPAM": 1}}
+		}), []string{
+			"pace.burst out_of_range", "pace.jitter out_of_range", "pace.costs.OTP out_of_range", "pace.costs.UTILITY out_of_range", "pace.costs unknown_value",
+		}},
+		{"dearer than the bucket holds", change(func(i *events.Instance) { i.Pace.Costs = map[events.Category]float64{events.Utility: 1.5} }), []string{
+			"pace.costs.UTILITY out_of_range",
+		}},
 		{"of another tenant", change(func(i *events.Instance) { i.TenantID = "rival" }), []string{"tenantId fixed"}},
 		{"shared now", change(func(i *events.Instance) { i.Shared = true }), []string{"tenantId shared_owner", "shared fixed"}},
 		{"name of another", change(func(i *events.Instance) { i.Name, i.GatewayURL = "rival-1", "http://gw:8080/" }), []string{"name taken"}},

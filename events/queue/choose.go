@@ -41,17 +41,23 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 		if c == nil {
 			continue
 		}
+		if now.Before(q.PacedUntil(class.Category())) {
+			if c.waits() {
+				heads = append(heads, candidate{class: class, passed: q.ix.passed[class], paced: true})
+			}
+			continue
+		}
 		e := c.head(may, &q.ix.aside, q.rules.weight)
 		if !c.waits() {
 			delete(q.ix.passed, class)
 		} else if e != nil {
-			heads = append(heads, candidate{class, e, q.ix.passed[class]})
+			heads = append(heads, candidate{class: class, head: e, passed: q.ix.passed[class]})
 		}
 	}
-	if len(heads) == 0 {
+	pick, ok := q.pick(heads, may)
+	if !ok {
 		return Start{}, false
 	}
-	pick := choose(heads, q.rules.AgingTurns)
 	for class, c := range q.ix.ready {
 		if c.waits() { // if only for its slot: it keeps its claim
 			q.ix.passed[class]++
@@ -66,10 +72,33 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 type candidate struct {
 	class  events.Class
 	head   *Entry
-	passed int // turns that others took since its own, or since it waits
+	passed int  // turns that others took since its own, or since it waits
+	paced  bool // it waits for the pace, and its head is not known
 }
 
-// choose gives the class whose turn it is; heads are in the order of precedence, at least one.
+// pick gives the class whose turn it is and that may start now. One whose turn it is and that waits for the pace is waited for: no
+// cheaper one takes the tokens that it saves for.
+func (q *Queue) pick(heads []candidate, may func(*Entry) Hold) (candidate, bool) {
+	butForThePace := func(e *Entry) Hold {
+		if h := may(e); h != HoldPace {
+			return h
+		}
+		return HoldNone
+	}
+	for slices.ContainsFunc(heads, func(c candidate) bool { return !c.paced }) {
+		pick := choose(heads, q.rules.AgingTurns)
+		if !pick.paced {
+			return pick, true
+		}
+		if q.ix.ready[pick.class].head(butForThePace, &q.ix.aside, q.rules.weight) != nil {
+			return candidate{}, false
+		}
+		heads = slices.DeleteFunc(heads, func(c candidate) bool { return c.class == pick.class }) // what waited there is over, or held
+	}
+	return candidate{}, false
+}
+
+// choose gives the class whose turn it is; heads are in the order of precedence, at least one that is not paced.
 //
 // Each of them has a turn in any `turns` turns, whatever else waits: AgingTurns, or the number of classes that wait when that is
 // more. They are dealt with as deadlines: as long as all of them can still be met after this turn the first class goes, else the one
@@ -85,7 +114,7 @@ func choose(heads []candidate, turns int) candidate {
 			return byWait[0]
 		}
 	}
-	return heads[0]
+	return heads[slices.IndexFunc(heads, func(c candidate) bool { return !c.paced })]
 }
 
 // slots is a set of slots.

@@ -62,6 +62,8 @@ func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
 		return HoldDeadline
 	case now.Before(e.ReadyAt()):
 		return HoldNotDue
+	case q.paced(e, now):
+		return HoldPace
 	}
 	return HoldNone
 }

@@ -18,6 +18,7 @@ func TestNothingInDoubtStartsBeforeALookUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p, rules := legalTape(t), drawRules(t)
+		rules.Pace = events.Pacing{} // it would hold the new one too
 		now := p.now.Add(time.Duration(rapid.IntRange(0, 1200).Draw(t, "now")) * time.Second)
 		without := p.queue(rules)
 		upTo := p.seq

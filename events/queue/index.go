@@ -143,6 +143,7 @@ func (q *Queue) Wake(now time.Time) time.Time {
 		}
 	}
 	sooner(q.QuietUntil())
+	sooner(q.paceWake(now))
 	return wake
 }
 

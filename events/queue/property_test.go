@@ -31,6 +31,7 @@ type seen struct {
 	Closes          []Close
 	Turns           []string
 	Wake, Quiet     time.Time
+	Paced           []time.Time
 	Len             int
 	UnreadableHolds Hold
 }
@@ -65,6 +66,9 @@ func look(q *Queue, now time.Time) seen {
 	}
 	for _, e := range q.Doubtful() {
 		s.Doubts = append(s.Doubts, e.ID)
+	}
+	for _, c := range []events.Category{events.OTP, events.Utility, events.Marketing} {
+		s.Paced = append(s.Paced, q.PacedUntil(c))
 	}
 	for range 6 {
 		if x, ok := q.Next(now); ok {
@@ -142,7 +146,11 @@ func legalTape(t *rapid.T) *tape {
 }
 
 func drawRules(t *rapid.T) Rules {
-	return machineRules(rapid.IntRange(1, 2).Draw(t, "C"), rapid.SampledFrom([]Policy{Never, AfterAbsence}).Draw(t, "P"))
+	rules := machineRules(rapid.IntRange(1, 2).Draw(t, "C"), rapid.SampledFrom([]Policy{Never, AfterAbsence}).Draw(t, "P"))
+	if rapid.Bool().Draw(t, "paced") {
+		rules.Pace = drawPacing(t)
+	}
+	return rules
 }
 
 // Promise P4 for the instance: any order, split and repetition of the same positioned events gives the same answers.

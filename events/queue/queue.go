@@ -61,6 +61,7 @@ type Queue struct {
 	opened, closed, paused, resumed, draining, parked, unparked uint64 // sequence of the newest event of each kind
 
 	doubt doubt
+	pace  pace
 
 	ix index
 }
@@ -74,6 +75,7 @@ func New(instance string, rules Rules) *Queue {
 func (q *Queue) SetRules(r Rules) {
 	old := q.rules
 	q.rules = r
+	q.pace.known = q.pace.known && old.Pace == r.Pace
 	if maps.Equal(old.Attempts, r.Attempts) && maps.Equal(old.Policies, r.Policies) {
 		return
 	}
@@ -141,6 +143,7 @@ func (q *Queue) applyQueued(rec events.Recorded, lane events.Lane) {
 	}
 	e.queued, e.QueuedSeq = true, rec.Position.Sequence
 	e.AcceptedAt, e.DeliverAt, e.DeliverUntil = rec.Time, rec.DeliverAt, rec.DeliverUntil
+	q.notePace(e)
 	q.reindex(e)
 }
 
@@ -205,6 +208,7 @@ func (q *Queue) applyFact(rec events.Recorded) {
 		if next := e.Record.With(f); len(next) != len(e.Record) {
 			e.Record = next
 			e.sum = next.Summarize()
+			q.notePace(e)
 			q.reindex(e)
 		}
 	}

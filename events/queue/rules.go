@@ -37,6 +37,7 @@ type Rules struct {
 	Quiet         time.Duration               // no start after an attempt without an answer (breaker)
 	AgingTurns    int                         // a waiting class has a turn in any so many, or in as many as classes wait when that is more
 	BindWindow    time.Duration               // how long an acceptance without a key id is looked up
+	Pace          events.Pacing               // the bucket of the instance; zero: unpaced
 	Stopped       bool                        // an operator has stopped sending for all: nothing starts
 	Suspended     map[string]bool             // tenants of which nothing starts
 	Weight        func(tenant string) int     // turns of a tenant in a round of its class, 1 to 1000; nil is 1 each. It changes no state
@@ -91,6 +92,7 @@ const (
 	HoldDeadline     Hold = "deadline"         // deliverUntil is over
 	HoldPaused       Hold = "paused"           // paused or draining
 	HoldParked       Hold = "parked"           // parked, or closed by the gateway
+	HoldPace         Hold = "pace"             // the bucket lacks what a start of its category costs
 	HoldQuiet        Hold = "quiet"            // the breaker is open after an attempt without an answer
 	HoldBroken       Hold = "broken_chain"     // ce-prev does not name the fenced event before it (rule R3)
 	HoldUnreadable   Hold = "unreadable_event" // a fenced event of a type or version unknown to this process

@@ -18,14 +18,14 @@ import (
 
 // StateVersion is the version of the fold and of the bytes that AppendState writes. It changes with either: a state of
 // another version is not read, the log is folded anew.
-const StateVersion = 4
+const StateVersion = 5
 
 // ErrState says that bytes are no state of this version.
 var ErrState = errors.New("not a state of a queue of this version")
 
 // Blank reports that the queue remembers nothing: a new one answers the same.
 func (q *Queue) Blank() bool {
-	return len(q.entries)+len(q.bound) == 0 && q.chain.blank() &&
+	return len(q.entries)+len(q.bound)+len(q.pace.taken) == 0 && q.chain.blank() &&
 		max(q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.unparked, q.doubt.seq) == 0
 }
 
@@ -46,6 +46,7 @@ func (q *Queue) AppendState(b []byte) []byte {
 	w.uint(q.doubt.seq)
 	w.time(q.doubt.since)
 	w.chain(&q.chain)
+	w.pace(&q.pace)
 	ids := make([]string, 0, len(q.bound))
 	for id := range q.bound {
 		ids = append(ids, id)
@@ -92,6 +93,7 @@ func DecodeState(b []byte, rules Rules) (*Queue, error) {
 	}
 	q.doubt = doubt{upTo: r.uint(), seq: r.uint(), since: r.time()}
 	q.chain = r.chain()
+	q.pace = r.pace()
 	for range r.count(2) {
 		id := r.text()
 		q.bound[id] = r.time()

@@ -113,7 +113,7 @@ func prepare(t *testing.T, srv *natsserver.Server, l *eventlog.Log) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if body, ok := rec.Body.(*events.Defined[events.Instance]); !ok || body.Value.Pace != (events.Pace{}) {
+	if body, ok := rec.Body.(*events.Defined[events.Instance]); !ok || body.Value.Pace.RatePerMinute != 0 {
 		t.Errorf("the instance still has its pace: %+v", rec.Body)
 	}
 	return partitions

@@ -27,7 +27,6 @@ type actor struct {
 
 	kicks chan struct{}
 
-	freeAt   atomic.Int64 // Unix nanoseconds of paceNext, for who forecasts
 	turnTime atomic.Int64 // how long turns took of late, in nanoseconds
 
 	// Below: only the goroutine of run.
@@ -39,7 +38,6 @@ type actor struct {
 	lookFrom int // where the next look-up begins; of the one look-up under way
 	numbers  *numbers
 	probeAt  time.Time
-	paceNext time.Time
 	fault    queue.Hold // complained about
 	restored restored
 	holds    *holds // brought to q
@@ -160,7 +158,7 @@ func (a *actor) work(ctx context.Context) time.Duration {
 // next takes the next turn, if there is one.
 func (a *actor) next() bool {
 	now := a.p.d.set.Now()
-	if a.p.lagging(now) || a.p.timeless() || now.Before(a.paceNext) {
+	if a.p.lagging(now) || a.p.timeless() {
 		return false
 	}
 	inst, ok := a.p.d.instance(a.id)
@@ -168,7 +166,7 @@ func (a *actor) next() bool {
 		return false
 	}
 	a.mu.Lock()
-	a.hold()
+	a.hold(inst)
 	s, ok := a.q.Next(now)
 	var j job
 	held := queue.HoldNone
@@ -185,10 +183,6 @@ func (a *actor) next() bool {
 	a.complain(queue.HoldNone)
 	a.turn(a.p.hard, inst, j)
 	a.took(a.p.d.set.Now().Sub(now))
-	if r := inst.Pace.RatePerMinute; r > 0 {
-		a.paceNext = now.Add(time.Duration(float64(time.Minute) / r))
-		a.freeAt.Store(a.paceNext.UnixNano())
-	}
 	return true
 }
 
@@ -223,9 +217,6 @@ func (a *actor) nap() time.Duration {
 		}
 	}
 	until(wake)
-	if a.paceNext.After(now) {
-		until(a.paceNext)
-	}
 	if shut {
 		until(a.probeAt)
 	}

@@ -25,15 +25,18 @@ func readHolds(c Catalog) *holds {
 	return h
 }
 
-// hold brings what the control plane holds back to the fold. The caller holds a.mu.
-func (a *actor) hold() {
-	now := a.p.d.holds.Load()
-	if a.holds == now || now == nil {
+// hold brings what the control plane says of the instance, and what it holds back, to the fold. The caller holds a.mu.
+func (a *actor) hold(inst events.Instance) {
+	now, pace := a.p.d.holds.Load(), inst.Pacing()
+	r := a.q.Rules()
+	if (a.holds == now || now == nil) && r.Pace == pace {
 		return
 	}
-	a.holds = now
-	r := a.q.Rules()
-	r.Stopped, r.Suspended = now.stopped, now.suspended
+	if now != nil {
+		a.holds = now
+		r.Stopped, r.Suspended = now.stopped, now.suspended
+	}
+	r.Pace = pace
 	a.q.SetRules(r)
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/forecast"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/await"
@@ -52,11 +53,20 @@ func (l *loads) report(now time.Time) forecast.Report {
 // load says what waits at the instance.
 func (a *actor) load(now time.Time) forecast.Load {
 	l := forecast.Load{Turn: time.Duration(a.turnTime.Load())}
-	if at := a.freeAt.Load(); at > 0 {
-		l.FreeAt = time.Unix(0, at).UTC()
-	}
+	inst, known := a.p.d.instance(a.id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if known {
+		a.hold(inst)
+	}
+	for _, c := range []events.Category{events.OTP, events.Utility, events.Marketing} {
+		if at := a.q.PacedUntil(c); at.After(now) {
+			if l.Paced == nil {
+				l.Paced = map[events.Category]time.Time{}
+			}
+			l.Paced[c] = at
+		}
+	}
 	l.Waiting = a.q.Backlog(now)
 	switch a.q.Held(now) {
 	case queue.HoldNone, queue.HoldConcurrency, queue.HoldSlot:

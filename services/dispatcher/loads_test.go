@@ -44,7 +44,8 @@ func TestLoadsAreNoted(t *testing.T) {
 	r.awaitLoad("at rest", func(_ forecast.Load, listed bool) bool { return !listed })
 	r.awaitStage(r.accept(order{text: "first."}), events.StageDispatched)
 	r.awaitLoad("paced", func(l forecast.Load, _ bool) bool {
-		return len(l.Waiting) == 0 && l.Turn > 0 && time.Until(l.FreeAt) > 20*time.Second && time.Until(l.FreeAt) <= time.Minute && !l.Held
+		return len(l.Waiting) == 0 && l.Turn > 0 && !l.Held &&
+			time.Until(l.Paced[events.OTP]) > 20*time.Second && time.Until(l.Paced[events.Marketing]) <= time.Minute
 	})
 	for range 3 {
 		r.accept(order{text: "waits.", class: events.ClassUtility})
