@@ -174,6 +174,30 @@ type Endpoint struct {
 	Events      []string    `json:"events"`  // "*" is all; empty is none
 	Secrets     []Sealed    `json:"secrets"` // whsec_ secrets, newest first; all sign during a rotation
 	CreatedAt   time.Time   `json:"createdAt"`
+	// Disabled says why the notifier switched it off; nil while it is on, or when its owner switched it off.
+	Disabled *EndpointDisabled `json:"disabled,omitempty"`
+}
+
+// Why the notifier switches an endpoint off.
+const (
+	DisabledGone    = "gone"    // it answered 410
+	DisabledFailing = "failing" // too many deliveries in a row ended without success
+)
+
+// EndpointDisabled says when and why an endpoint was switched off by the notifier.
+type EndpointDisabled struct {
+	At       time.Time `json:"at"`
+	Reason   string    `json:"reason"`             // DisabledGone or DisabledFailing
+	Failures int       `json:"failures,omitempty"` // deliveries in a row without success
+}
+
+// Switched gives the endpoint on or off at its owner's word, which ends what the notifier said about it.
+func (e Endpoint) Switched(active bool) Endpoint {
+	e.Active = active
+	if active {
+		e.Disabled = nil
+	}
+	return e
 }
 
 func controlSpecs() []Spec {

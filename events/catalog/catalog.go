@@ -214,11 +214,20 @@ func (c *Catalog) EndpointsOf(tenant string) []events.Endpoint {
 // Subscribers lists, by id, the active endpoints that want a customer event of a message of a project sent with the key: the one
 // linked to the key, or else all of the tenant in the key's environment, without those of its other projects.
 func (c *Catalog) Subscribers(tenant, project, keyID string, env events.Environment, event string) []events.Endpoint {
+	return c.listening(tenant, project, keyID, env, event, func(e events.Endpoint) bool { return e.Active })
+}
+
+// Disabled lists, by id, the endpoints that would be subscribers had the notifier not switched them off.
+func (c *Catalog) Disabled(tenant, project, keyID string, env events.Environment, event string) []events.Endpoint {
+	return c.listening(tenant, project, keyID, env, event, func(e events.Endpoint) bool { return !e.Active && e.Disabled != nil })
+}
+
+func (c *Catalog) listening(tenant, project, keyID string, env events.Environment, event string, is func(events.Endpoint) bool) []events.Endpoint {
 	key, _ := c.keys.get(keyID)
 	linked := key.EndpointID
 	var out []events.Endpoint
 	for _, e := range c.EndpointsOf(tenant) {
-		if !e.Active || e.Environment != env || (linked != "" && linked != e.ID) || (e.ProjectID != "" && e.ProjectID != project) {
+		if !is(e) || e.Environment != env || (linked != "" && linked != e.ID) || (e.ProjectID != "" && e.ProjectID != project) {
 			continue
 		}
 		if slices.Contains(e.Events, "*") || slices.Contains(e.Events, event) {

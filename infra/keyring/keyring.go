@@ -85,22 +85,40 @@ func (k *Keyring) Seal(ctx context.Context, tenant, keyID string, aad, plaintext
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal: %w", err)
 	}
-	blob := make([]byte, blobHeader, blobHeader+len(plaintext)+key.aead.Overhead())
-	blob[0] = blobVersion
-	copy(blob[1:], key.check[:])
-	sealed := key.aead.Seal(blob, nil, plaintext, bind(name, aad)) //nolint:gosec // the AEAD draws a random nonce itself
-	return Sealed{KeyID: keyID, Blob: sealed}, nil
+	return Sealed{KeyID: keyID, Blob: key.seal(name, aad, plaintext)}, nil
+}
+
+// SealBeside encrypts plaintext under the very data key that sealed beside, never under a new one: ErrKeyMissing when it is gone.
+func (k *Keyring) SealBeside(ctx context.Context, tenant string, beside Sealed, aad, plaintext []byte) (Sealed, error) {
+	name, key, err := k.keyOf(ctx, tenant, beside)
+	if err != nil {
+		return Sealed{}, fmt.Errorf("seal: %w", err)
+	}
+	return Sealed{KeyID: beside.KeyID, Blob: key.seal(name, aad, plaintext)}, nil
 }
 
 // Open decrypts what Seal made for the same tenant and aad. ErrKeyMissing, ErrCorrupt and ErrMasterMissing are final
 // answers; any other error says that the bucket could not be asked.
 func (k *Keyring) Open(ctx context.Context, tenant string, s Sealed, aad []byte) ([]byte, error) {
-	name, err := dataKeyName(tenant, s.KeyID)
+	name, key, err := k.keyOf(ctx, tenant, s)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
+	text, err := key.aead.Open(nil, nil, s.Blob[blobHeader:], bind(name, aad))
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", ErrCorrupt)
+	}
+	return text, nil
+}
+
+// keyOf gives the data key that sealed a text, and its name.
+func (k *Keyring) keyOf(ctx context.Context, tenant string, s Sealed) (string, *dataKey, error) {
+	name, err := dataKeyName(tenant, s.KeyID)
+	if err != nil {
+		return "", nil, err
+	}
 	if len(s.Blob) < blobHeader || s.Blob[0] != blobVersion {
-		return nil, fmt.Errorf("open: %w: not a sealed text", ErrCorrupt)
+		return "", nil, fmt.Errorf("%w: not a sealed text", ErrCorrupt)
 	}
 	key, cached, err := k.cache.get(ctx, name, k.vault.load)
 	if err == nil && cached && !key.made(s.Blob) {
@@ -109,16 +127,12 @@ func (k *Keyring) Open(ctx context.Context, tenant string, s Sealed, aad []byte)
 		key, _, err = k.cache.get(ctx, name, k.vault.load)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+		return "", nil, err
 	}
 	if !key.made(s.Blob) {
-		return nil, fmt.Errorf("open: %w: another one has its id", ErrKeyMissing)
+		return "", nil, fmt.Errorf("%w: another one has its id", ErrKeyMissing)
 	}
-	text, err := key.aead.Open(nil, nil, s.Blob[blobHeader:], bind(name, aad))
-	if err != nil {
-		return nil, fmt.Errorf("open: %w", ErrCorrupt)
-	}
-	return text, nil
+	return name, key, nil
 }
 
 // Erase destroys a data key, HashKeyID included; one that is not there is no error. Other processes forget it within
@@ -188,6 +202,14 @@ type dataKey struct {
 	secret []byte
 	aead   cipher.AEAD
 	check  [checkSize]byte // tells this key from another of the same id, and nothing about it
+}
+
+// seal makes the blob of a sealed text.
+func (d *dataKey) seal(name string, aad, plaintext []byte) []byte {
+	blob := make([]byte, blobHeader, blobHeader+len(plaintext)+d.aead.Overhead())
+	blob[0] = blobVersion
+	copy(blob[1:], d.check[:])
+	return d.aead.Seal(blob, nil, plaintext, bind(name, aad)) //nolint:gosec // the AEAD draws a random nonce itself
 }
 
 // made reports whether a blob, at least a header long, names this key.

@@ -23,6 +23,7 @@ import (
 type ClientSettings struct {
 	Limit       time.Duration // for one try, from name look-up to the last byte; 15 s
 	MaxResponse int64         // bytes of an answer that are read; 64 KiB
+	Keep        int           // first bytes of an answer that are kept, sealed; 1 KiB, below 0 for none
 	// AllowLoopback lets endpoints be on this machine, on any port: for demos and tests only.
 	AllowLoopback bool
 	TLS           *tls.Config // nil means the system's roots
@@ -43,6 +44,9 @@ func newClient(s ClientSettings) *client {
 	}
 	if s.MaxResponse <= 0 {
 		s.MaxResponse = 64 << 10
+	}
+	if s.Keep == 0 {
+		s.Keep = 1 << 10
 	}
 	dial := s.Dial
 	if dial == nil {
@@ -85,9 +89,10 @@ type answer struct {
 	reason     string // why it is no success; "" for a success
 	retryAfter time.Duration
 	elapsed    time.Duration
+	said       []byte // the first bytes of the endpoint's answer, as they came
 }
 
-// post makes one signed try. It does not follow redirects and never returns what the endpoint said, but its status.
+// post makes one signed try. It does not follow redirects.
 func (c *client) post(ctx context.Context, target, id string, secrets []string, body []byte) answer {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.settings.Limit)
@@ -104,7 +109,7 @@ func (c *client) exchange(ctx context.Context, target, id string, secrets []stri
 	}
 	signature, err := sign(secrets, id, now, body)
 	if err != nil {
-		return answer{reason: "secret_unusable"}
+		return answer{reason: reasonSecret}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
@@ -121,8 +126,13 @@ func (c *client) exchange(ctx context.Context, target, id string, secrets []stri
 	}
 	defer func() { _ = res.Body.Close() }()
 	a := answer{status: res.StatusCode, retryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
-	// Read what is short, so that the connection can serve the next try; the rest is not ours to keep.
-	if _, err := io.Copy(io.Discard, io.LimitReader(res.Body, c.settings.MaxResponse)); err != nil && ctx.Err() != nil {
+	// Read what is short, so that the connection can serve the next try; no more than its begin is kept.
+	rest := io.LimitReader(res.Body, c.settings.MaxResponse)
+	a.said, err = io.ReadAll(io.LimitReader(rest, int64(max(c.settings.Keep, 0))))
+	if err == nil {
+		_, err = io.Copy(io.Discard, rest)
+	}
+	if err != nil && ctx.Err() != nil {
 		a.reason = "timeout"
 		return a
 	}

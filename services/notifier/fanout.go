@@ -241,12 +241,19 @@ func (f *Fanout) tellOf(ctx context.Context, instance string, about events.Close
 	if state.Queued == nil || state.Queued.Body == nil {
 		return 0, nil
 	}
-	var endpoints []events.Endpoint
+	var endpoints, off []events.Endpoint
 	f.catalog.Read(func(c *catalog.Catalog) {
-		endpoints = c.Subscribers(queued.TenantID, state.Queued.Body.Project, state.Queued.Body.KeyID, state.Queued.Body.Environment, name)
+		q := state.Queued.Body
+		endpoints = c.Subscribers(queued.TenantID, q.Project, q.KeyID, q.Environment, name)
+		off = c.Disabled(queued.TenantID, q.Project, q.KeyID, q.Environment, name)
 	})
 	for _, e := range endpoints {
 		if err := f.publish(ctx, e, state, change); err != nil {
+			return 0, err
+		}
+	}
+	for _, e := range off {
+		if err := f.miss(ctx, e, state, change); err != nil {
 			return 0, err
 		}
 	}
@@ -270,19 +277,50 @@ func (f *Fanout) bury(ctx context.Context, instance string, rec events.Recorded,
 	return nil
 }
 
-func (f *Fanout) publish(ctx context.Context, e events.Endpoint, state message.State, change webhook.Change) error {
-	body, ok := webhook.Delivery(e.ID, state, change, webhook.WithContent(state.Queued.Body.RetentionDays))
+// delivery makes the delivery of a change to an endpoint, and its id.
+func (f *Fanout) delivery(ctx context.Context, e events.Endpoint, state message.State, change webhook.Change) (id string, body events.HookDelivery, ok bool, err error) {
+	body, ok = webhook.Delivery(e.ID, state, change, webhook.WithContent(state.Queued.Body.RetentionDays))
 	if !ok {
-		return nil
+		return "", body, false, nil
 	}
-	id, err := f.hasher.Hash(ctx, e.TenantID, PurposeID, []byte(webhook.IDInput(e.ID, state.ID, change.Status, change.Correction)))
+	id, err = f.hasher.Hash(ctx, e.TenantID, PurposeID, []byte(webhook.IDInput(e.ID, state.ID, change.Status, change.Correction)))
 	if err != nil {
-		return fmt.Errorf("make webhook-id: %w", err)
+		return "", body, false, fmt.Errorf("make webhook-id: %w", err)
 	}
 	body.FirstAt = time.Now().UTC()
+	return id[:idLength], body, true, nil
+}
+
+// miss records what an endpoint that the notifier switched off does not hear, so that it can be replayed.
+func (f *Fanout) miss(ctx context.Context, e events.Endpoint, state message.State, change webhook.Change) error {
+	id, body, ok, err := f.delivery(ctx, e, state, change)
+	if err != nil || !ok {
+		return err
+	}
 	_, err = f.log.Append(ctx, events.Event{
 		Envelope: events.Envelope{
-			ID: id[:idLength], Type: events.TypeHookDelivery, Source: "pilot/notifier", Time: body.FirstAt,
+			ID: body.TryID(id, 0) + "." + events.HookExhausted, Type: events.TypeHookAttempt, Source: "pilot/notifier", Time: body.FirstAt,
+			Subject: state.ID, TenantID: e.TenantID,
+		},
+		Address: events.HookLogSubject(e.ID, events.HookExhausted),
+		Body: &events.HookAttempt{
+			Endpoint: e.ID, Event: body.Event, MessageID: state.ID, Reason: reasonOff, Delivery: &body,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("record what is missed: %w", err)
+	}
+	return nil
+}
+
+func (f *Fanout) publish(ctx context.Context, e events.Endpoint, state message.State, change webhook.Change) error {
+	id, body, ok, err := f.delivery(ctx, e, state, change)
+	if err != nil || !ok {
+		return err
+	}
+	_, err = f.log.Append(ctx, events.Event{
+		Envelope: events.Envelope{
+			ID: id, Type: events.TypeHookDelivery, Source: "pilot/notifier", Time: body.FirstAt,
 			Subject: state.ID, TenantID: e.TenantID, QueuedSeq: state.Queued.Position.Sequence,
 		},
 		Address: events.HookSubject(e.ID), Body: &body,

@@ -7,6 +7,7 @@ type Metrics struct {
 	facts    *prometheus.CounterVec
 	attempts *prometheus.CounterVec
 	seconds  prometheus.Histogram
+	disabled *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics and registers them; reg may be nil.
@@ -24,9 +25,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pilot_notifier_attempt_seconds", Help: "Time that endpoints take to answer.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 15},
 		}),
+		disabled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_notifier_endpoints_disabled_total",
+			Help: "Endpoints of customers that were switched off, by reason: gone (410), failing (too many deliveries in a row).",
+		}, []string{"reason"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.facts, m.attempts, m.seconds)
+		reg.MustRegister(m.facts, m.attempts, m.seconds, m.disabled)
 	}
 	return m
 }

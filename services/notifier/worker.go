@@ -19,6 +19,19 @@ type Opener interface {
 	Open(ctx context.Context, tenant string, s events.Sealed, aad []byte) ([]byte, error)
 }
 
+// Keys reads and seals under the data keys of messages.
+type Keys interface {
+	Opener
+	SealBeside(ctx context.Context, tenant string, beside events.Sealed, aad, plaintext []byte) (events.Sealed, error)
+}
+
+// WorkerLog is what a Worker needs of the log beside a Fanout: it may change its endpoint's entry in the control plane.
+type WorkerLog interface {
+	Log
+	LastBySubject(ctx context.Context, stream, subject string) (events.Recorded, error)
+	AppendExpecting(ctx context.Context, ev events.Event, expected uint64) (uint64, error)
+}
+
 // Secrets opens secrets of CONTROL.
 type Secrets interface {
 	Open(ctx context.Context, entity string, s events.Sealed) ([]byte, error)
@@ -28,6 +41,8 @@ type Secrets interface {
 type Endpoints interface {
 	Endpoints() []events.Endpoint
 	Watch() (changed <-chan struct{}, stop func())
+	// Await returns when the catalog has taken in the event of CONTROL at seq.
+	Await(ctx context.Context, seq uint64) error
 }
 
 // Watched is a catalog whose endpoints can be watched.
@@ -54,15 +69,16 @@ type WorkerSettings struct {
 	AckWait       time.Duration   // a delivery comes again when its process has not been heard of for; 10 s
 	Postpone      time.Duration   // a try that could not be made for reasons of ours is made again after; 5 s
 	CallLimit     time.Duration   // for each look-up and append around a try; 20 s
+	DisableAfter  int             // an endpoint is switched off when so many deliveries in a row ended without success; 20, below 0 never
 	Logger        zerolog.Logger
 	Metrics       *Metrics
 }
 
 // Worker makes the deliveries: one consumer for each endpoint, so that none waits for another. Several may run; they share the work.
 type Worker struct {
-	log      Log
+	log      WorkerLog
 	catalog  Watched
-	keys     Opener
+	keys     Keys
 	secrets  Secrets
 	settings WorkerSettings
 	client   *client
@@ -70,7 +86,7 @@ type Worker struct {
 }
 
 // NewWorker makes a worker.
-func NewWorker(log Log, c Watched, keys Opener, secrets Secrets, s WorkerSettings) *Worker {
+func NewWorker(log WorkerLog, c Watched, keys Keys, secrets Secrets, s WorkerSettings) *Worker {
 	if s.Waits == nil {
 		s.Waits = DefaultWaits()
 	}
@@ -84,6 +100,9 @@ func NewWorker(log Log, c Watched, keys Opener, secrets Secrets, s WorkerSetting
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
+	}
+	if s.DisableAfter == 0 {
+		s.DisableAfter = 20
 	}
 	if s.Concurrency <= 0 {
 		s.Concurrency = 4

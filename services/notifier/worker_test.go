@@ -176,7 +176,7 @@ func TestWaits(t *testing.T) {
 	now := time.Now()
 	var total time.Duration
 	for n := 1; ; n++ {
-		result, next := w.judge(n, answer{status: 500, reason: "status_500"}, now)
+		result, next := w.judge(n-1, answer{status: 500, reason: "status_500"}, now)
 		if result == events.HookExhausted {
 			if n != 10 {
 				t.Errorf("exhausted after %d tries, want 10", n)
@@ -193,7 +193,7 @@ func TestWaits(t *testing.T) {
 		t.Errorf("the tries span %s", total)
 	}
 	for header, want := range map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute, 48 * time.Hour: time.Hour} {
-		if _, next := w.judge(1, answer{status: 429, reason: "status_429", retryAfter: header}, now); next.Sub(now).Round(time.Second) != want {
+		if _, next := w.judge(0, answer{status: 429, reason: "status_429", retryAfter: header}, now); next.Sub(now).Round(time.Second) != want {
 			t.Errorf("Retry-After %s gives %s, want %s", header, next.Sub(now), want)
 		}
 	}
