@@ -105,6 +105,7 @@ func (a *API) registerAdmin() {
 	a.registerAdminTemplates()
 	a.registerAdminInstances()
 	a.registerAdminEndpoints()
+	a.registerAdminDeliveries()
 	a.registerAdminPlans()
 	a.registerAdminConsents()
 	a.registerAdminPlatform()

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 type EndpointSettings struct {
 	ID          string   `json:"id,omitempty" doc:"Chosen at creation, drawn when absent. Never changes."`
 	TenantID    string   `json:"tenantId" doc:"Never changes."`
+	ProjectID   string   `json:"projectId,omitempty" doc:"Hears of messages of this project only; of all of the tenant when absent at creation. Never changes, and may be left out of a change."`
 	Name        string   `json:"name"`
 	URL         string   `json:"url" example:"https://example.com/hooks?token=t" doc:"https, port 443, on the public internet. Used as it is, with its query."`
 	Environment string   `json:"environment" enum:"TEST,LIVE" doc:"Never changes."`
@@ -29,8 +31,18 @@ type EndpointView struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 
 	EndpointSettings
-	Secrets   int    `json:"secrets" doc:"How many secrets sign; 2 during a rotation."`
-	CreatedAt string `json:"createdAt" format:"date-time"`
+	Secrets   int               `json:"secrets" doc:"How many secrets sign; 2 during a rotation."`
+	CreatedAt string            `json:"createdAt" format:"date-time"`
+	Disabled  *EndpointDisabled `json:"disabled,omitempty" doc:"Why it was switched off by itself; active: true switches it on again."`
+}
+
+// EndpointDisabled says why an endpoint was switched off by the notifier.
+type EndpointDisabled struct {
+	_ struct{} `json:"-" additionalProperties:"true"`
+
+	At       string `json:"at" format:"date-time"`
+	Reason   string `json:"reason" enum:"gone,failing" doc:"gone: it answered 410. failing: too many deliveries in a row ended without success."`
+	Failures int    `json:"failures,omitempty" doc:"How many in a row."`
 }
 
 // NewEndpointView is an endpoint with its new secret, which is shown this once.
@@ -49,23 +61,28 @@ func (a *API) endpoints() noun[events.Endpoint, EndpointSettings, EndpointView] 
 		idOf: func(e events.Endpoint) string { return e.ID }, chosen: func(s EndpointSettings) string { return s.ID },
 		prepare: func(_ context.Context, id string, s EndpointSettings) (func(*events.Endpoint) (events.Endpoint, error), error) {
 			return func(old *events.Endpoint) (events.Endpoint, error) {
-				e := events.Endpoint{CreatedAt: a.ports.Now().UTC()}
+				e := events.Endpoint{CreatedAt: a.ports.Now().UTC(), ProjectID: s.ProjectID}
 				if old != nil {
 					e = *old
 				}
 				e.ID, e.TenantID, e.Name, e.URL, e.Environment = id, s.TenantID, s.Name, s.URL, events.Environment(s.Environment)
-				e.Active, e.Events = s.Active, append([]string{}, s.Events...)
-				return e, nil
+				e.ProjectID = cmp.Or(s.ProjectID, e.ProjectID)
+				e.Events = append([]string{}, s.Events...)
+				return e.Switched(s.Active), nil
 			}, nil
 		},
 		view: func(e events.Endpoint) EndpointView {
-			return EndpointView{
+			v := EndpointView{
 				EndpointSettings: EndpointSettings{
-					ID: e.ID, TenantID: e.TenantID, Name: e.Name, URL: e.URL, Environment: string(e.Environment), Active: e.Active,
+					ID: e.ID, TenantID: e.TenantID, ProjectID: e.ProjectID, Name: e.Name, URL: e.URL, Environment: string(e.Environment), Active: e.Active,
 					Events: append([]string{}, e.Events...),
 				},
 				Secrets: len(e.Secrets), CreatedAt: stamp(e.CreatedAt),
 			}
+			if d := e.Disabled; d != nil {
+				v.Disabled = &EndpointDisabled{At: stamp(d.At), Reason: d.Reason, Failures: d.Failures}
+			}
+			return v
 		},
 	}
 }

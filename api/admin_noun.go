@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
@@ -317,9 +318,11 @@ func history[T, S, V any](ctx context.Context, a *API, n noun[T, S, V], in *hist
 
 // drawID makes an id that nobody chose: 62 random bits of a UUID.
 func (a *API) drawID(prefix string) string {
-	u := strings.ReplaceAll(a.ports.NewID().String(), "-", "")
-	return prefix + "-" + u[16:]
+	return prefix + "-" + hexID(a.ports.NewID())[16:]
 }
+
+// hexID is a UUID as 32 hex digits.
+func hexID(id uuid.UUID) string { return strings.ReplaceAll(id.String(), "-", "") }
 
 // timeOf reads an optional time of a request.
 func timeOf(f *faults, field, text string) time.Time {

@@ -25,6 +25,8 @@ type Webhook struct {
 	Environment         string       `json:"environment" enum:"TEST,LIVE"`
 	Active              bool         `json:"active"`
 	Events              []string     `json:"events" nullable:"false"`
+	DisabledAt          *string      `json:"disabledAt" format:"date-time" doc:"When it was switched off by itself; null while it is on, or when you paused it. active: true switches it on again."`
+	DisabledReason      *string      `json:"disabledReason" example:"failing" doc:"gone: it answered 410. failing: too many deliveries in a row ended without success."`
 	APIKeys             []WebhookKey `json:"apiKeys" nullable:"false" doc:"Keys whose messages it alone hears of."`
 	LastTriggered       *string      `json:"lastTriggered" format:"date-time" doc:"The newest try to tell it; null when there was none in 30 days, or when that cannot be looked up right now."`
 	WhatsappNumberIDs   []string     `json:"whatsappNumberIds" nullable:"false" doc:"Always empty: it hears of every number."`
@@ -101,6 +103,9 @@ func (a *API) viewWebhooks(ctx context.Context, k events.Key, all []events.Endpo
 				Active: e.Active, Events: append([]string{}, e.Events...), APIKeys: []WebhookKey{}, WhatsappNumberIDs: []string{},
 				WhatsappInstanceIDs: []string{}, CreatedAt: stamp(e.CreatedAt), UpdatedAt: stamp(e.CreatedAt),
 			}
+			if e.Disabled != nil {
+				w.DisabledAt, w.DisabledReason = stampOrNull(e.Disabled.At), orNull(e.Disabled.Reason)
+			}
 			if at := c.EndpointChanged(e.ID); !at.IsZero() {
 				w.UpdatedAt = stamp(at)
 			}
@@ -115,7 +120,7 @@ func (a *API) viewWebhooks(ctx context.Context, k events.Key, all []events.Endpo
 	ctx, cancel := context.WithTimeout(ctx, lookUpTriggered)
 	defer cancel()
 	for i, e := range all {
-		tries, err := a.ports.Reads.Deliveries.Deliveries(ctx, e.TenantID, e.ID, 1)
+		tries, err := a.ports.Reads.Deliveries.Deliveries(ctx, e.TenantID, e.ID, 0, 1)
 		if err != nil {
 			break
 		}
@@ -143,7 +148,7 @@ func (s WebhookSettings) apply(e *events.Endpoint) {
 		e.URL = *s.URL
 	}
 	if s.Active != nil {
-		e.Active = *s.Active
+		*e = e.Switched(*s.Active)
 	}
 	if s.Events != nil {
 		e.Events = slices.Clone(s.Events)

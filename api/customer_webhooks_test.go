@@ -165,7 +165,7 @@ func TestLogsOfCustomersWebhooks(t *testing.T) {
 			t.Errorf("asked for %s of %s", endpoint, tenant)
 		}
 		return []DeliveryView{
-			{WebhookID: "w-2", MessageID: "msg_1", Event: "message.failed", Attempt: 1, Result: events.HookSucceeded, HTTPStatus: 204, Elapsed: 1500 * time.Millisecond, At: clock, Made: made},
+			{WebhookID: "w-2", MessageID: "msg_1", Event: "message.failed", Attempt: 1, Result: events.HookSucceeded, HTTPStatus: 204, Elapsed: 1500 * time.Millisecond, At: clock, Made: made, Response: events.Sealed{KeyID: "k", Blob: []byte(sealMark("acme", "k", []byte("acme/w-2/hook-response")) + "ok \xff\xfe")}},
 			{WebhookID: "w-1", MessageID: "msg_0", Event: "message.sent", Attempt: 3, Result: events.HookFailed, Reason: "timeout", At: clock.Add(-time.Hour), NextAt: clock},
 		}[:min(limit, 2)], nil
 	}
@@ -181,11 +181,11 @@ func TestLogsOfCustomersWebhooks(t *testing.T) {
 	}
 	data, _ := logs[0]["payload"].(map[string]any)["data"].(map[string]any)
 	if logs[0]["status"] != "SUCCESS" || logs[0]["statusCode"] != 204.0 || logs[0]["durationMs"] != 1500.0 || logs[0]["event"] != "message.failed" ||
-		data["internalMessageId"] != "msg_1" || logs[0]["nextAt"] != nil || logs[0]["response"] != nil {
+		data["internalMessageId"] != "msg_1" || logs[0]["nextAt"] != nil || logs[0]["response"] != "ok \uFFFD" {
 		t.Errorf("success: %v", logs[0])
 	}
 	if logs[1]["status"] != "FAILED" || logs[1]["statusCode"] != nil || logs[1]["reason"] != "timeout" || logs[1]["payload"] != nil || logs[1]["attempt"] != 3.0 ||
-		logs[1]["nextAt"] != stamp(clock) || logs[1]["createdAt"] != stamp(clock.Add(-time.Hour)) {
+		logs[1]["nextAt"] != stamp(clock) || logs[1]["createdAt"] != stamp(clock.Add(-time.Hour)) || logs[1]["response"] != nil {
 		t.Errorf("failure: %v", logs[1])
 	}
 	if n := len(f.ask(200, liveKey, "GET", one+"/logs?limit=1", nil).elements(t)); n != 1 {

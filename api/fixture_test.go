@@ -208,9 +208,9 @@ func (f *fixture) start() *fixture {
 	ports := Ports{
 		Catalog: f.catalog, Log: f.log, Keyring: f.keyring, Hasher: f.hasher, Views: f.views, Heads: f.heads, Checks: f.checks,
 		Records: f.records, Fence: f.fence, Finder: f.finder, Loads: f.loads, Claims: f.claims, Recall: f.recall,
-		Reads: f.reads.ports(),
-		AAD:   func(tenant, entity, field string) []byte { return []byte(tenant + "/" + entity + "/" + field) },
-		Now:   func() time.Time { return f.now },
+		Reads: f.reads.ports(), Hooks: f.log,
+		AAD: func(tenant, entity, field string) []byte { return []byte(tenant + "/" + entity + "/" + field) },
+		Now: func() time.Time { return f.now },
 		NewID: func() uuid.UUID {
 			u := uuid.Must(uuid.NewV7())
 			ms := f.now.UnixMilli()

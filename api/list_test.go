@@ -41,10 +41,33 @@ func (f fakeReads) ports() Reads {
 	return Reads{Lists: f.lists, Deliveries: f.deliveries, Figures: f.figures}
 }
 
+// fakeDeliveries gives the tries to tell an endpoint, the newest first, each of a delivery of its own.
 type fakeDeliveries func(tenant, endpoint string, limit int) ([]DeliveryView, error)
 
-func (f fakeDeliveries) Deliveries(_ context.Context, tenant, endpoint string, limit int) ([]DeliveryView, error) {
-	return f(tenant, endpoint, limit)
+func (f fakeDeliveries) Deliveries(_ context.Context, tenant, endpoint string, before uint64, limit int) ([]DeliveryView, error) {
+	all, err := f(tenant, endpoint, limit)
+	all = slices.DeleteFunc(slices.Clone(all), func(d DeliveryView) bool { return before > 0 && d.Place >= before })
+	return all[:min(len(all), limit)], err
+}
+
+func (f fakeDeliveries) Delivery(_ context.Context, tenant, endpoint, webhookID string) (DeliveryView, error) {
+	all, err := f(tenant, endpoint, 1000)
+	for _, d := range all {
+		if d.WebhookID == webhookID {
+			return d, err
+		}
+	}
+	return DeliveryView{}, cmp.Or(err, error(events.Errorf(events.CodeNotFound, "none")))
+}
+
+func (f fakeDeliveries) Ended(_ context.Context, tenant, endpoint string, filter EndedFilter, limit int) (out []DeliveryView, _ error) {
+	all, err := f(tenant, endpoint, 1000)
+	for _, d := range slices.Backward(all) {
+		if slices.Contains(filter.Results, d.Result) && !d.At.Before(filter.From) && d.At.Before(filter.To) && d.Place > filter.After && len(out) < limit {
+			out = append(out, d)
+		}
+	}
+	return out, err
 }
 
 type fakeLists func(s Scope, f MessageFilter, after ListPlace, limit int) ([]MessageView, error)

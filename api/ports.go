@@ -163,6 +163,7 @@ type Ports struct {
 	Records Records
 	Fence   Fence
 	Finder  Finder
+	Hooks   Log   // stores deliveries to endpoints
 	Loads   Loads // may be nil: no message has a forecast
 	Claims  Claims
 	Recall  Recall
@@ -247,9 +248,20 @@ type Figures interface {
 
 // Deliveries lists tries to tell customers' endpoints. Errors are those of Views.
 type Deliveries interface {
-	// Deliveries gives the newest tries to tell an endpoint of a tenant, at most limit, the newest first. An endpoint of another
-	// tenant has none.
-	Deliveries(ctx context.Context, tenant, endpoint string, limit int) ([]DeliveryView, error)
+	// Deliveries gives the newest tries to tell an endpoint of a tenant, at most limit, the newest first; with before those before that
+	// place. An endpoint of another tenant has none.
+	Deliveries(ctx context.Context, tenant, endpoint string, before uint64, limit int) ([]DeliveryView, error)
+	// Delivery gives the newest try of the delivery with a webhook-id.
+	Delivery(ctx context.Context, tenant, endpoint, webhookID string) (DeliveryView, error)
+	// Ended gives the newest try of each delivery that passes f, at most limit, the oldest first.
+	Ended(ctx context.Context, tenant, endpoint string, f EndedFilter, limit int) ([]DeliveryView, error)
+}
+
+// EndedFilter narrows deliveries by their newest try.
+type EndedFilter struct {
+	Results  []string  // of events.HookSucceeded, HookFailed and HookExhausted
+	From, To time.Time // made at or after From, and before To
+	After    uint64    // behind this place
 }
 
 // Lists lists what was projected, inside a scope. Errors are those of Views.

@@ -70,6 +70,7 @@ var problems = map[events.Code]kind{
 	CodeInsufficientScope:         {http.StatusForbidden, "The key lacks a scope"},
 	events.CodeConflict:           {http.StatusConflict, "Not possible as it is now"},
 	CodeAlreadyExists:             {http.StatusConflict, "Already exists"},
+	CodeContentErased:             {http.StatusConflict, "Number and content are erased"},
 	CodeInUse:                     {http.StatusConflict, "Used by others"},
 	CodePreconditionFailed:        {http.StatusPreconditionFailed, "Changed since it was read"},
 	CodePreconditionRequired:      {http.StatusPreconditionRequired, "A version must be named"},

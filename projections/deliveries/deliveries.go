@@ -230,7 +230,8 @@ func (p *Projector) due() bool {
 const expire = `DELETE FROM deliveries WHERE seq < coalesce((SELECT min(seq) FROM deliveries WHERE stored_at >= $1), 9223372036854775807)`
 
 const insert = `INSERT INTO deliveries (seq, tenant_id, endpoint_id, webhook_id, message_id, event, attempt, result, http_status, reason,
-	elapsed_ms, at, stored_at, next_at, delivery) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9, 0), nullif($10, ''), $11, $12, $13, $14, $15)`
+	elapsed_ms, at, stored_at, next_at, delivery, response_key_id, response_blob)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9, 0), nullif($10, ''), $11, $12, $13, $14, $15, nullif($16, ''), $17)`
 
 // rowOf gives the columns of insert; false for an event that is no try.
 func rowOf(rec events.Recorded) ([]any, bool) {
@@ -239,7 +240,7 @@ func rowOf(rec events.Recorded) ([]any, bool) {
 		return nil, false
 	}
 	_, result, _ := strings.Cut(strings.TrimPrefix(rec.Address, "hlg."), ".")
-	webhook := strings.TrimSuffix(rec.ID, fmt.Sprintf(".%d.%s", try.Attempt, result))
+	webhook, _, _ := strings.Cut(rec.ID, ".") // events.HookDelivery.TryID
 	var next *time.Time
 	if !try.NextAt.IsZero() {
 		next = &try.NextAt
@@ -249,6 +250,10 @@ func rowOf(rec events.Recorded) ([]any, bool) {
 		text := string(raw)
 		delivery = &text
 	}
+	var response events.Sealed
+	if try.Response != nil {
+		response = *try.Response
+	}
 	at := rec.Time.UTC()
 	if rec.Time.IsZero() {
 		at = rec.Stored.UTC()
@@ -257,6 +262,6 @@ func rowOf(rec events.Recorded) ([]any, bool) {
 	return []any{
 		int64(rec.Position.Sequence), text(rec.TenantID), text(try.Endpoint), text(webhook), text(try.MessageID), text(try.Event),
 		int32(min(try.Attempt, 1<<30)), text(result), int32(min(max(try.HTTPStatus, 0), 999)), text(try.Reason), try.ElapsedMS, at, rec.Stored.UTC(),
-		next, delivery,
+		next, delivery, text(response.KeyID), response.Blob,
 	}, true
 }

@@ -136,12 +136,14 @@ func TestDeliveriesOfAnEndpoint(t *testing.T) {
 	log.try(t, "acme", "other", 1, events.HookSucceeded, plain)
 	log.try(t, "globex", "ep", 1, events.HookSucceeded, plain)
 	log.try(t, "acme", "ep", 2, events.HookExhausted, func(a *events.HookAttempt) { a.HTTPStatus, a.Reason = 0, "time\x00out" })
-	log.try(t, "acme", "ep", 1, events.HookSucceeded, func(a *events.HookAttempt) { a.MessageID, a.Event, a.Delivery = id, "message.read", made })
+	log.try(t, "acme", "ep", 1, events.HookSucceeded, func(a *events.HookAttempt) {
+		a.MessageID, a.Event, a.Delivery, a.Response = id, "message.read", made, &events.Sealed{KeyID: "k1", Blob: []byte{7, 0, 255}}
+	})
 	if err := deliveries.New(pool, deliveries.Config{}).Fill(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
 	v := views.New(pool)
-	got, err := v.Deliveries(t.Context(), "acme", "ep", 10)
+	got, err := v.Deliveries(t.Context(), "acme", "ep", 0, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,24 +156,29 @@ func TestDeliveriesOfAnEndpoint(t *testing.T) {
 	want := []views.Delivery{
 		with(func(d *views.Delivery) {
 			d.WebhookID, d.MessageID, d.Event, d.Attempt, d.Result, d.HTTPStatus = "0a05", id, "message.read", 1, events.HookSucceeded, 200
+			d.Place, d.Response = 5, events.Sealed{KeyID: "k1", Blob: []byte{7, 0, 255}}
 			d.Made, d.Sealed = made, events.Sealed{KeyID: "k1", Blob: []byte{0, 1, 2, 255}}
 		}),
 		with(func(d *views.Delivery) {
-			d.WebhookID, d.Attempt, d.Result, d.Reason = "0a04", 2, events.HookExhausted, "time\uFFFDout"
+			d.Place, d.WebhookID, d.Attempt, d.Result, d.Reason = 4, "0a04", 2, events.HookExhausted, "time\uFFFDout"
 		}),
 		with(func(d *views.Delivery) {
+			d.Place = 1
 			d.WebhookID, d.Attempt, d.Result, d.HTTPStatus, d.Reason, d.NextAt = "0a01", 1, events.HookFailed, 503, "status_503", now.Add(time.Minute)
 		}),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if two, err := v.Deliveries(t.Context(), "acme", "ep", 2); err != nil || len(two) != 2 {
+	if before, err := v.Deliveries(t.Context(), "acme", "ep", 4, 10); err != nil || len(before) != 1 || before[0].Place != 1 {
+		t.Errorf("before 4: %+v, %v", before, err)
+	}
+	if two, err := v.Deliveries(t.Context(), "acme", "ep", 0, 2); err != nil || len(two) != 2 {
 		t.Errorf("with limit 2: %d, %v", len(two), err)
 	}
 	// Promise P12.
 	for _, c := range [][2]string{{"globex", "other"}, {"", "ep"}, {"acme", "none"}, {"acme", "e\x00p"}} {
-		if got, err := v.Deliveries(t.Context(), c[0], c[1], 10); err != nil || len(got) > 0 {
+		if got, err := v.Deliveries(t.Context(), c[0], c[1], 0, 10); err != nil || len(got) > 0 {
 			t.Errorf("%q sees %d tries of %q, %v", c[0], len(got), c[1], err)
 		}
 	}
@@ -243,7 +250,7 @@ func TestOldRowsGo(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `UPDATE deliveries SET stored_at = stored_at - interval '31 days' WHERE seq <= 3`); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := views.New(pool).Deliveries(t.Context(), "acme", "ep", 10); err != nil || len(got) != 1 {
+	if got, err := views.New(pool).Deliveries(t.Context(), "acme", "ep", 0, 10); err != nil || len(got) != 1 {
 		t.Errorf("%d rows are read, %v", len(got), err)
 	}
 	log.try(t, "acme", "ep", 5, events.HookFailed, plain)

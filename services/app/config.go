@@ -75,6 +75,7 @@ type Config struct {
 	LaneCap        int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
 	HookTimeout    time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
 	HookWaits      []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`
+	HookDisable    int             `name:"hook-disable-after" help:"Deliveries in a row that end without success after which a customer's endpoint is switched off; below 0 never." default:"20" env:"PILOT_HOOK_DISABLE_AFTER"`
 	ReceiptsGrace  time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
 	SnapshotEvery  int             `help:"Events of a partition from one snapshot of the dispatcher's fold to the next." default:"50000" env:"PILOT_SNAPSHOT_EVERY"`
 	SnapshotMaxAge time.Duration   `help:"Age of a snapshot after which fewer events are enough for the next." default:"10m" env:"PILOT_SNAPSHOT_MAX_AGE"`
@@ -116,6 +117,7 @@ func (c Config) Validate() error {
 	if u, err := url.Parse(c.IngestURL); c.IngestURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 		complain(true, "--ingest-url is an http or https URL")
 	}
+	complain(c.HookDisable == 0, "--hook-disable-after is not 0: below 0 switches no endpoint off")
 	complain(c.LaneCap < 0, "--lane-cap is not negative")
 	complain(c.SuccessorWait <= c.SendLimit, "--successor-wait is longer than --send-limit: a call may be under way until then")
 	complain(len(c.LookUps) == 0, "--look-ups names at least one age")
@@ -155,7 +157,7 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Float64("burst_rate", c.BurstRate).Int("burst", c.Burst).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
-		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Stringer("receipts_grace", c.ReceiptsGrace).
+		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Int("hook_disable_after", c.HookDisable).Stringer("receipts_grace", c.ReceiptsGrace).
 		Int("snapshot_every", c.SnapshotEvery).Stringer("snapshot_max_age", c.SnapshotMaxAge).Stringer("witness_every", c.WitnessEvery).
 		Strs("accept_log", c.AcceptLog).Stringer("restored_wait", c.RestoredWait).
 		Stringer("read_your_write", c.ReadYourWrite).Stringer("stop_within", c.StopWithin).Stringer("start_within", c.StartWithin).

@@ -22,10 +22,11 @@ func startNotifier(ctx context.Context, a *App) error {
 		return notifier.NewFanout(logs[p], a.p.feed, a.p.keys, p, notifier.FanoutSettings{Logger: logger, Metrics: a.metrics.notifier}).Run(ctx)
 	})
 	set := notifier.WorkerSettings{
-		Client:  notifier.ClientSettings{Limit: a.p.cfg.HookTimeout, AllowLoopback: a.p.cfg.AllowLoopbackEndpoints},
-		Waits:   a.p.cfg.HookWaits,
-		Logger:  logger,
-		Metrics: a.metrics.notifier,
+		Client:       notifier.ClientSettings{Limit: a.p.cfg.HookTimeout, AllowLoopback: a.p.cfg.AllowLoopbackEndpoints},
+		Waits:        a.p.cfg.HookWaits,
+		DisableAfter: a.p.cfg.HookDisable,
+		Logger:       logger,
+		Metrics:      a.metrics.notifier,
 	}
 	a.sup.start(ctx, "deliveries", func(ctx context.Context) error {
 		return notifier.NewWorker(log, a.p.feed, a.p.keys, a.p.secrets, set).Run(ctx)

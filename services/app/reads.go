@@ -32,16 +32,27 @@ func (r apiReads) Messages(ctx context.Context, s api.Scope, f api.MessageFilter
 	return out, nil
 }
 
-func (r apiReads) Deliveries(ctx context.Context, tenant, endpoint string, limit int) ([]api.DeliveryView, error) {
-	rows, err := r.views.Deliveries(ctx, tenant, endpoint, limit)
-	if err != nil {
-		return nil, err
-	}
+func (r apiReads) Deliveries(ctx context.Context, tenant, endpoint string, before uint64, limit int) ([]api.DeliveryView, error) {
+	rows, err := r.views.Deliveries(ctx, tenant, endpoint, before, limit)
+	return deliveryViews(rows), err
+}
+
+func (r apiReads) Delivery(ctx context.Context, tenant, endpoint, webhookID string) (api.DeliveryView, error) {
+	d, err := r.views.Delivery(ctx, tenant, endpoint, webhookID)
+	return api.DeliveryView(d), err
+}
+
+func (r apiReads) Ended(ctx context.Context, tenant, endpoint string, f api.EndedFilter, limit int) ([]api.DeliveryView, error) {
+	rows, err := r.views.Ended(ctx, tenant, endpoint, f.Results, f.From, f.To, f.After, limit)
+	return deliveryViews(rows), err
+}
+
+func deliveryViews(rows []views.Delivery) []api.DeliveryView {
 	out := make([]api.DeliveryView, len(rows))
 	for i, d := range rows {
 		out[i] = api.DeliveryView(d)
 	}
-	return out, nil
+	return out
 }
 
 func (r apiReads) Counts(ctx context.Context, s api.Scope, bounds []time.Time) ([]map[events.Status]int, error) {

@@ -141,7 +141,7 @@ func startAPI(ctx context.Context, a *App) error {
 		Reads: a.reads(),
 		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
 		Records: apiViews{a.views()}, Fence: fence, Finder: fence,
-		Loads:  newAPILoads(a.p.leases, a.log),
+		Hooks: apiLog{log, &a.appends}, Loads: newAPILoads(a.p.leases, a.log),
 		Claims: apiClaims{claims}, Recall: a.recall(ctx, claims), Presence: a.startPresence(ctx, log), Quota: quota,
 	}, log)
 }
