@@ -194,6 +194,9 @@ func TestSubscribers(t *testing.T) {
 	c := fold(
 		e(1, "e-2", "t-1", events.Live, true, "*"), e(2, "e-1", "t-1", events.Live, true, events.CustomerMessageSent),
 		e(3, "e-3", "t-1", events.Test, true, "*"), e(4, "e-4", "t-2", events.Live, true, "*"),
+		control(12, events.KindEndpoint, "e-9", &events.Endpoint{
+			ID: "e-9", TenantID: "t-1", Environment: events.Live, Events: []string{events.CustomerMessageRead}, Disabled: &events.EndpointDisabled{Reason: events.DisabledGone},
+		}),
 		e(5, "e-5", "t-1", events.Live, false, "*"), e(6, "e-6", "t-1", events.Live, true),
 		control(10, events.KindEndpoint, "e-7", &events.Endpoint{ID: "e-7", TenantID: "t-1", ProjectID: "p-1", Environment: events.Live, Active: true, Events: []string{events.CustomerMessageFailed}}),
 		control(11, events.KindEndpoint, "e-8", &events.Endpoint{ID: "e-8", TenantID: "t-1", ProjectID: "p-2", Environment: events.Live, Active: true, Events: []string{"*"}}),
@@ -222,6 +225,12 @@ func TestSubscribers(t *testing.T) {
 		if diff := cmp.Diff(x.want, got); diff != "" {
 			t.Errorf("%s %s: %s", x.key, x.event, diff)
 		}
+	}
+	if off := c.Disabled("t-1", "p-1", "k-free", events.Live, events.CustomerMessageRead); len(off) != 1 || off[0].ID != "e-9" {
+		t.Errorf("switched off: %+v", off) // e-5 is so by its owner's word
+	}
+	if off := c.Disabled("t-1", "p-1", "k-free", events.Live, events.CustomerMessageSent); len(off) != 0 {
+		t.Errorf("switched off, and never wanted it: %+v", off)
 	}
 }
 

@@ -166,7 +166,20 @@ func TestErasedKey(t *testing.T) {
 		if _, err := ring.Open(t.Context(), "acme", old, nil); !errors.Is(err, keyring.ErrKeyMissing) || errors.Is(err, keyring.ErrCorrupt) {
 			t.Fatalf("%s: erased: %v, want ErrKeyMissing", name, err)
 		}
+		if _, err := ring.SealBeside(t.Context(), "acme", old, nil, []byte("late")); !errors.Is(err, keyring.ErrKeyMissing) {
+			t.Errorf("%s: sealed beside what is erased: %v, want ErrKeyMissing", name, err)
+		}
 		fresh := seal(t, ring, "acme", "k", nil, []byte("new"))
+		if _, err := ring.SealBeside(t.Context(), "acme", old, nil, []byte("late")); !errors.Is(err, keyring.ErrKeyMissing) {
+			t.Errorf("%s: sealed beside it under another key: %v, want ErrKeyMissing", name, err)
+		}
+		beside, err := ring.SealBeside(t.Context(), "acme", fresh, []byte("aad"), []byte("more"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ring.Open(t.Context(), "acme", beside, []byte("aad")); err != nil || string(got) != "more" {
+			t.Errorf("%s: beside = %q, %v", name, got, err)
+		}
 		if _, err := ring.Open(t.Context(), "acme", old, nil); !errors.Is(err, keyring.ErrKeyMissing) {
 			t.Errorf("%s: erased and made again: %v, want ErrKeyMissing", name, err)
 		}
