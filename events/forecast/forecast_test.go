@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/events/roster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -203,7 +205,7 @@ func TestRest(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
-	full := Report{At: epoch, Instances: map[string]Load{"inst-1": {
+	full := Report{At: epoch, Dispatcher: "d1", Serving: []string{"d1", "d2"}, Instances: map[string]Load{"inst-1": {
 		Waiting: map[events.Class]int{events.ClassOTP: 3}, FreeAt: epoch.Add(time.Second), Turn: time.Second, Held: true, Paced: map[events.Category]time.Time{events.OTP: epoch.Add(time.Second)},
 	}}}
 	raw, err := full.Encode()
@@ -216,13 +218,6 @@ func TestReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(full, got); diff != "" {
 		t.Error(diff)
-	}
-	if _, known := got.Of("inst-2"); !known {
-		t.Error("an instance at rest is not listed")
-	}
-	got.More = true
-	if _, known := got.Of("inst-2"); known {
-		t.Error("there was no room for it")
 	}
 	if _, err := Decode([]byte("{")); err == nil {
 		t.Error("half a report was read")
@@ -238,5 +233,39 @@ func TestReport(t *testing.T) {
 	}
 	if raw, err := most.Encode(); err != nil || len(raw) > 1<<20 {
 		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+}
+
+// Each dispatcher reports of its own instances: whose word counts follows from the newest report.
+func TestTheReportOfTheOwnerCounts(t *testing.T) {
+	t.Parallel()
+	load := func(n int) map[string]Load {
+		return map[string]Load{"inst-1": {Waiting: map[events.Class]int{events.ClassOTP: n}}}
+	}
+	both := []string{"d1", "d2"}
+	owner := roster.Owner(both, "inst-1")
+	other := both[(slices.Index(both, owner)+1)%2]
+	own := Report{At: epoch, Dispatcher: owner, Serving: both, Instances: load(1)}
+	old := Report{At: epoch.Add(-time.Second), Dispatcher: other, Serving: []string{other}, Instances: load(2)}
+	for name, c := range map[string]struct {
+		reports []Report
+		waiting int
+		known   bool
+	}{
+		"none":                    {nil, 0, false},
+		"both":                    {[]Report{own, {At: epoch, Dispatcher: other, Serving: both}}, 1, true},
+		"handed over":             {[]Report{old, own}, 1, true},
+		"at rest":                 {[]Report{{At: epoch, Dispatcher: owner, Serving: both}}, 0, true},
+		"no room":                 {[]Report{{At: epoch, Dispatcher: owner, Serving: both, More: true}}, 0, false},
+		"the owner says nothing":  {[]Report{{At: epoch, Dispatcher: other, Serving: both, Instances: load(2)}}, 0, false},
+		"the old owner says last": {[]Report{{At: epoch.Add(-2 * time.Second), Dispatcher: owner, Serving: both}, old}, 2, true},
+	} {
+		l, known := Of(c.reports, "inst-1")
+		if l.Waiting[events.ClassOTP] != c.waiting || known != c.known {
+			t.Errorf("%s: %+v %v", name, l, known)
+		}
+	}
+	if k := Key(3, "d1"); k != "load.3.d1" {
+		t.Error(k)
 	}
 }

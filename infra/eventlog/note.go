@@ -10,9 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrNoNote says that nothing is noted under a key, or not any more.
-var ErrNoNote = errors.New("nothing is noted")
-
 // Note keeps a value under a key of the bucket for ttl, whole seconds, in place of what was there: for who wants to know what this
 // process sees just now. Nothing may depend on it.
 func (s *Leases) Note(ctx context.Context, key string, value []byte, ttl time.Duration) error {
@@ -35,16 +32,28 @@ func (s *Leases) Note(ctx context.Context, key string, value []byte, ttl time.Du
 	return nil
 }
 
-// Noted gives what is noted under a key; ErrNoNote when nothing is.
-func (s *Leases) Noted(ctx context.Context, key string) ([]byte, error) {
+// maxNotes bounds what NotedUnder reads: marks of notes that ended are among them.
+const maxNotes = 32
+
+// NotedUnder gives what is noted under the keys that begin with the given tokens, oldest first; none is no error. It reads one after
+// the other, and is meant for a few.
+func (s *Leases) NotedUnder(ctx context.Context, tokens string) ([][]byte, error) {
 	ctx, cancel := s.log.try(ctx)
 	defer cancel()
-	m, err := s.log.leaderGet(ctx, s.bucket.Stream.Name, getRequest{LastFor: s.subject(key)})
-	switch {
-	case errors.Is(err, errNoMessage), err == nil && len(m.Data) == 0: // the mark of an end has no value
-		return nil, fmt.Errorf("read note %s: %w", key, ErrNoNote)
-	case err != nil:
-		return nil, fmt.Errorf("read note %s: %w", key, err)
+	var out [][]byte
+	next := getRequest{Seq: 1, NextFor: s.subject(tokens + ".>")}
+	for range maxNotes {
+		m, err := s.log.leaderGet(ctx, s.bucket.Stream.Name, next)
+		switch {
+		case errors.Is(err, errNoMessage):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("read notes under %s: %w", tokens, err)
+		}
+		if len(m.Data) > 0 { // the mark of an end has no value
+			out = append(out, m.Data)
+		}
+		next.Seq = m.Position.Sequence + 1
 	}
-	return m.Data, nil
+	return out, nil
 }

@@ -33,11 +33,11 @@ type apiLoads struct {
 
 // loadsOf is what was read of a partition.
 type loadsOf struct {
-	turn   sync.Mutex // of who asks
-	mu     sync.Mutex
-	report forecast.Report
-	read   time.Time // zero: there is none
-	asked  time.Time
+	turn    sync.Mutex // of who asks
+	mu      sync.Mutex
+	reports []forecast.Report
+	read    time.Time // zero: there is none
+	asked   time.Time
 }
 
 func newAPILoads(notes *eventlog.Leases, log zerolog.Logger) *apiLoads {
@@ -64,7 +64,7 @@ func (l *apiLoads) Load(ctx context.Context, p events.Partition, instance string
 	if of.read.IsZero() || l.now().Sub(of.read) > loadsOld {
 		return forecast.Load{}, false
 	}
-	return of.report.Of(instance)
+	return forecast.Of(of.reports, instance)
 }
 
 func (o *loadsOf) stale(now time.Time) bool {
@@ -76,18 +76,19 @@ func (o *loadsOf) stale(now time.Time) bool {
 func (l *apiLoads) ask(ctx context.Context, p events.Partition, of *loadsOf) {
 	ctx, cancel := context.WithTimeout(ctx, loadsLimit)
 	defer cancel()
-	raw, err := l.notes.Noted(ctx, forecast.Key(p))
-	var r forecast.Report
-	if err == nil {
-		r, err = forecast.Decode(raw)
+	notes, err := l.notes.NotedUnder(ctx, forecast.Prefix(p))
+	var reports []forecast.Report
+	for _, raw := range notes {
+		r, e := forecast.Decode(raw)
+		reports, err = append(reports, r), errors.Join(err, e)
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	of.asked = l.now()
 	switch {
-	case err == nil:
-		of.report, of.read = r, of.asked
-	case errors.Is(err, eventlog.ErrNoNote): // nobody leads: what was read before is no more true
+	case err == nil && len(reports) > 0:
+		of.reports, of.read = reports, of.asked
+	case err == nil: // nobody works there: what was read before is no more true
 		of.read = time.Time{}
 	default:
 		l.log.Debug().Err(err).Stringer("partition", p).Msg("loads cannot be read: no forecast")

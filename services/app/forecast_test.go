@@ -25,9 +25,12 @@ func TestLoadsAreKnownWhileTheyAreNoted(t *testing.T) {
 	}
 	note := func(n int, ttl time.Duration) {
 		t.Helper()
-		raw, err := forecast.Report{At: now, Instances: map[string]forecast.Load{"inst-1": {Waiting: map[events.Class]int{events.ClassOTP: n}}}}.Encode()
+		raw, err := forecast.Report{
+			At: now, Dispatcher: "d1", Serving: []string{"d1"},
+			Instances: map[string]forecast.Load{"inst-1": {Waiting: map[events.Class]int{events.ClassOTP: n}}},
+		}.Encode()
 		if err == nil {
-			err = w.Leases.Note(t.Context(), forecast.Key(0), raw, ttl)
+			err = w.Leases.Note(t.Context(), forecast.Key(0, "d1"), raw, ttl)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"pilotstatus.dev/events/message"
 )
 
-// endMargin is how long after its deadline a message may wait for its end: a dispatcher may be down, its lease unexpired.
+// endMargin is how long after its deadline a message may wait for its end: a dispatcher may be down, its lease not run out.
 const endMargin = presumedAfter + 10*time.Second
 
 // judgeEnds: every 202 is in the log (P1), and everything in the log ends in time (P3). A message has ended when it is final or

@@ -80,7 +80,7 @@ func (t *trial) run(ctx context.Context) error {
 	return nil
 }
 
-// arm starts the role of the point again, armed. A dispatcher that is armed leads, and another stands by.
+// arm starts the role of the point again, armed. A dispatcher that is armed works beside another one.
 func (t *trial) arm(ctx context.Context) (*process, error) {
 	names := of(t.role)
 	for _, name := range names {
@@ -93,9 +93,7 @@ func (t *trial) arm(ctx context.Context) (*process, error) {
 	}
 	armed := t.d.procs[names[0]]
 	if t.role == "dispatcher" {
-		if _, err := armed.await(ctx, `"message":"leading"`, 30*time.Second); err != nil {
-			return nil, err
-		}
+		return armed, t.besides(ctx, armed, names[1])
 	}
 	for _, name := range names[1:] {
 		if err := t.d.start(ctx, name, ""); err != nil {

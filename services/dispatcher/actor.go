@@ -14,11 +14,14 @@ import (
 	"pilotstatus.dev/infra/eventlog"
 )
 
-// actor owns one instance of a partition: its fold, its turns, its ends and its look-ups. One goroutine at a time runs it.
+// actor works for one instance of a partition: its fold, its turns, its ends and its look-ups. One goroutine at a time runs it, and
+// none while there is nothing to do or another process owns the instance.
 type actor struct {
 	p   *partition
 	id  string
 	log zerolog.Logger
+
+	endMargin time.Duration // after which an end of an instance of another is made here
 
 	mu sync.Mutex // guards q and mine
 	q  *queue.Queue
@@ -48,7 +51,8 @@ func newActor(p *partition, id string) *actor {
 		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
 		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, kicks: make(chan struct{}, 1),
 		seen: map[string]time.Time{}, lanes: map[events.Lane]*lane{}, lookups: map[string]*lookup{},
-		results: make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),
+		endMargin: p.d.set.EndMargin + time.Duration(p.d.draw()*float64(p.d.set.EndMargin)/2),
+		results:   make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),
 	}
 }
 
@@ -89,7 +93,7 @@ func (a *actor) run(ctx context.Context) {
 	defer idle.Stop()
 	for {
 		wake := a.work(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !a.wanted() { // another one works for it, who reads here what was begun
 			return
 		}
 		if a.busy() {
@@ -124,6 +128,9 @@ func (a *actor) rest() {
 	for l := range a.lanes {
 		a.dropLane(l)
 	}
+	if !a.owned() {
+		a.complain(queue.HoldNone) // it is the owner's to say
+	}
 	clear(a.seen)
 	clear(a.lookups)
 }
@@ -136,14 +143,17 @@ func (a *actor) work(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		a.disproveMine(ctx)
 		if !a.owned() || a.p.timeless() {
-			clear(a.seen) // waits begin anew with a new lease
+			clear(a.seen) // waits begin anew with a new owner
+			if a.overdue() {
+				a.close(ctx, a.endMargin)
+			}
 			return maxNap
 		}
 		if a.p.halted() {
 			return maxNap
 		}
 		a.resolveOpen(ctx, false)
-		a.close(ctx)
+		a.close(ctx, 0)
 		a.lookUp(ctx)
 		a.lookUpRestored(ctx)
 		a.probe(ctx)

@@ -45,7 +45,7 @@ func (p *partition) skewed() bool {
 // to compare it may well take an end.
 func (p *partition) timeless() bool { return p.skew.Load() == nil || p.skewed() }
 
-// skewed reports that the clock is off that of any partition: somebody else had better lead.
+// skewed reports that the clock is off that of any partition: somebody else had better work.
 func (d *Dispatcher) skewed() bool {
 	for _, p := range d.parts {
 		if p.skewed() {

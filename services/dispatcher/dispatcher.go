@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -15,7 +15,6 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/queue"
-	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/snapshots"
@@ -37,7 +36,7 @@ type Keys interface {
 	HashJID(ctx context.Context, tenant, jid string) (string, error)
 }
 
-// Dispatcher runs the actors of every partition while it holds the lease.
+// Dispatcher folds the partitions that are its own to fold, and runs the actors of the instances that it owns.
 type Dispatcher struct {
 	set      Settings
 	leases   *eventlog.Leases
@@ -49,9 +48,12 @@ type Dispatcher struct {
 	faultsMu sync.Mutex
 	faults   map[string]queue.Hold
 	parts    []*partition
-	leading  atomic.Bool
-	led      atomic.Bool // leading at some time
 	holds    atomic.Pointer[holds]
+
+	members *membership
+	view    atomic.Pointer[view] // nil until who lives is known
+	viewed  chan struct{}        // guarded by members.mu: closed with the next change of the view
+	lived   bool                 // guarded by members.mu: what the view said of this process when it was made
 
 	snapshots  Snapshots
 	witness    Witness
@@ -82,8 +84,8 @@ type Config struct {
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		set: c.Settings.withDefaults(), leases: c.Leases, catalog: c.Catalog, keys: c.Keys,
-		faults: map[string]queue.Hold{},
-		log:    c.Logger.With().Str("role", "dispatcher").Logger(), snapshots: c.Snapshots, witness: c.Witness, checkpoint: c.Checkpoint,
+		faults: map[string]queue.Hold{}, viewed: make(chan struct{}),
+		log: c.Logger.With().Str("role", "dispatcher").Logger(), snapshots: c.Snapshots, witness: c.Witness, checkpoint: c.Checkpoint,
 	}
 	if d.set.Rules.Weight == nil {
 		d.set.Rules.Weight = d.weight
@@ -91,6 +93,7 @@ func New(c Config) *Dispatcher {
 	if d.metrics = c.Metrics; d.metrics == nil {
 		d.metrics = NewMetrics(nil)
 	}
+	d.members = newMembership(d)
 	d.gateways = newGateways(func(ctx context.Context, inst events.Instance) (string, error) {
 		key, err := d.keys.OpenSecret(ctx, inst.ID, inst.GatewayKey)
 		return string(key), err
@@ -108,9 +111,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.holds.Store(readHolds(d.catalog))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range d.parts {
-		g.Go(func() error { return p.run(ctx) })
+		g.Go(func() error { p.serve(ctx); return nil })
 	}
-	g.Go(func() error { return d.lead(ctx) })
+	g.Go(func() error { return d.members.announce(ctx) })
+	g.Go(func() error { return d.members.watch(ctx) })
+	g.Go(func() error { return d.follow(ctx) })
 	g.Go(func() error {
 		changes, stop := d.catalog.Watch()
 		defer stop()
@@ -127,11 +132,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready says why the dispatcher is not ready, of every partition that is not; nil when all are.
+// Ready says why the dispatcher is not ready, of every partition that is its own to fold and is not; nil when all are.
 func (d *Dispatcher) Ready() error {
+	if d.view.Load() == nil {
+		return errors.New("it is not known yet which dispatchers live")
+	}
 	var errs []error
 	for _, p := range d.parts {
-		errs = append(errs, p.ready())
+		if p.folds() {
+			errs = append(errs, p.ready())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -157,69 +167,15 @@ func (d *Dispatcher) Faults() error {
 	return nil
 }
 
-// Leading reports that this process holds the lease.
+// forgetFaults forgets the stopped instances of a partition that is others' now.
+func (d *Dispatcher) forgetFaults(p events.Partition) {
+	d.faultsMu.Lock()
+	defer d.faultsMu.Unlock()
+	maps.DeleteFunc(d.faults, func(id string, _ queue.Hold) bool { return events.PartitionOf(id, len(d.parts)) == p })
+}
+
+// Leading reports that this process lives, as the others see it, and works in some partition.
 func (d *Dispatcher) Leading() bool { return d.leads() }
-
-func (d *Dispatcher) leads() bool { return d.leading.Load() }
-
-// leaseKey is the one lease of dispatching. It saves work; the fence is what makes two dispatchers safe.
-const leaseKey = "disp.leader"
-
-// lead holds the lease, or waits for it.
-func (d *Dispatcher) lead(ctx context.Context) error {
-	every := d.set.LeaseTTL / 3
-	said := false
-	for ctx.Err() == nil {
-		if d.skewed() {
-			if !said {
-				d.log.Error().Msg("this machine's clock is off the log's: it does not lead")
-			}
-			said = true
-			await.Elapsed(ctx, every)
-			continue
-		}
-		said = false
-		lease, err := d.leases.Acquire(ctx, leaseKey, d.set.ID, d.set.LeaseTTL)
-		if err != nil {
-			if !errors.Is(err, eventlog.ErrLeaseHeld) {
-				d.log.Warn().Err(err).Msg("lease")
-			}
-			await.Elapsed(ctx, every)
-			continue
-		}
-		d.hold(ctx, lease, every)
-	}
-	return nil
-}
-
-func (d *Dispatcher) hold(ctx context.Context, lease *eventlog.Lease, every time.Duration) {
-	d.log.Info().Msg("leading")
-	d.leading.Store(true)
-	d.led.Store(true)
-	defer d.leading.Store(false)
-	defer d.gateways.letGo() // whoever leads next parks by what it meets itself
-	d.wakeAll(ctx)
-	renewed := time.Now()
-	for {
-		await.Elapsed(ctx, every)
-		if ctx.Err() != nil || d.skewed() {
-			free, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			if err := lease.Release(free); err != nil {
-				d.log.Warn().Err(err).Msg("release lease")
-			}
-			return
-		}
-		err := lease.Renew(ctx)
-		switch {
-		case err == nil:
-			renewed = time.Now()
-		case errors.Is(err, eventlog.ErrLeaseLost), time.Since(renewed) > d.set.LeaseTTL:
-			d.log.Warn().Err(err).Msg("lease lost")
-			return
-		}
-	}
-}
 
 func (d *Dispatcher) wakeAll(ctx context.Context) {
 	for _, p := range d.parts {

@@ -112,7 +112,7 @@ func TestWordIsInTheLogBeforeTheWitness(t *testing.T) {
 	r.witness = unwritable{witness.(snapshots.Witness)} //nolint:forcetypeassert // keeps made it
 	d, stop := r.run(set)
 	eventually(t, "the word is in the log", func() bool { return len(r.records()) == 1 }, nil)
-	eventually(t, "leading", d.Leading, nil)
+	eventually(t, "it lives", d.members.lives, nil)
 	if err := d.Ready(); err == nil {
 		t.Error("ready although the witness does not know")
 	}

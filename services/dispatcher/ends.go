@@ -155,13 +155,13 @@ func (a *actor) giveBack(ctx context.Context) {
 // closeRounds bounds the appends of one round, so that a mass of ends leaves room for turns.
 const closeRounds = 20
 
-// close appends the ends that are due, up to events.MaxClosed messages each.
-func (a *actor) close(ctx context.Context) {
+// close appends the ends that have been due for margin, up to events.MaxClosed messages each.
+func (a *actor) close(ctx context.Context, margin time.Duration) {
 	for range closeRounds {
 		var c queue.Close
 		err := a.decide(ctx, func(q *queue.Queue, now time.Time) decision {
 			c = queue.Close{}
-			due := q.Closes(now, events.MaxClosed)
+			due := q.Closes(now.Add(-margin), events.MaxClosed)
 			if len(due) == 0 {
 				return decision{}
 			}

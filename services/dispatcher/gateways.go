@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -99,11 +100,11 @@ func (g *gateways) resumeBy(instance string) {
 	}
 }
 
-// letGo forgets which gateways are unusable.
-func (g *gateways) letGo() {
+// keep forgets which gateways are unusable, but for those whose probing instance this process owns: nobody would resume the others.
+func (g *gateways) keep(owns func(instance string) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	clear(g.held)
+	maps.DeleteFunc(g.held, func(_, instance string) bool { return !owns(instance) })
 }
 
 func (g *gateways) parked(url string) bool {

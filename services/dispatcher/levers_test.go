@@ -92,7 +92,7 @@ func TestADrainEndsWithNothingLeft(t *testing.T) {
 	r.instanceEvent(events.TypeInstanceDraining, "draining")
 	after := r.accept(order{text: "after"})
 	left := func() (held bool, n int) {
-		l, _ := d.parts[0].report(time.Now()).Of(instanceID)
+		l := d.parts[0].report(time.Now()).Instances[instanceID]
 		return l.Held && l.Drains, l.Left
 	}
 	eventually(t, "one is left", func() bool { held, n := left(); return held && n == 1 }, nil)

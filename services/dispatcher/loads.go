@@ -30,7 +30,13 @@ func (l *loads) touch(a *actor) {
 	l.actors[a] = struct{}{}
 }
 
-// report looks at them, and forgets those at rest.
+func (l *loads) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.actors)
+}
+
+// report looks at them, and forgets those at rest and those of others.
 func (l *loads) report(now time.Time) forecast.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,6 +44,8 @@ func (l *loads) report(now time.Time) forecast.Report {
 	for a := range l.actors {
 		load := a.load(now)
 		switch {
+		case !a.owned():
+			delete(l.actors, a)
 		case load.Rest(now) && !a.busy(): // what is scheduled may become due without anything happening
 			delete(l.actors, a)
 		case load.Rest(now):
@@ -91,23 +99,16 @@ func (a *actor) took(d time.Duration) {
 	a.turnTime.Store(int64(d))
 }
 
-// noteLoads notes the loads of the partition while this process leads and knows them.
+// noteLoads notes the loads of the instances that this process owns, while it works in the partition and knows them.
 func (p *partition) noteLoads(ctx context.Context) {
-	leading := false
 	for await.Elapsed(ctx, p.d.set.LoadsEvery) {
-		was := leading
 		now := p.d.set.Now()
-		if leading = p.d.leads() && !p.lagging(now); !leading {
+		if !p.serves() || p.lagging(now) {
 			continue
-		}
-		if !was { // what a snapshot or an earlier leader left
-			for _, a := range p.all() {
-				p.loads.touch(a)
-			}
 		}
 		raw, err := p.report(now).Encode()
 		if err == nil {
-			err = p.d.leases.Note(ctx, forecast.Key(p.n), raw, loadsLife*p.d.set.LoadsEvery)
+			err = p.d.leases.Note(ctx, forecast.Key(p.n, p.d.set.ID), raw, loadsLife*p.d.set.LoadsEvery)
 		}
 		if err != nil && ctx.Err() == nil {
 			p.d.log.Debug().Err(err).Stringer("partition", p.n).Msg("loads not noted: the API gives no forecast")
@@ -118,6 +119,9 @@ func (p *partition) noteLoads(ctx context.Context) {
 // report is what the loads come to, with the gateways that hold all their instances.
 func (p *partition) report(now time.Time) forecast.Report {
 	r := p.loads.report(now)
+	if v := p.d.view.Load(); v != nil {
+		r.Dispatcher, r.Serving = v.self, v.serving[p.n]
+	}
 	for id, l := range r.Instances {
 		if inst, ok := p.d.instance(id); ok && p.d.gateways.parked(inst.GatewayURL) {
 			l.Held = true

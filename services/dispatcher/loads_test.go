@@ -11,11 +11,11 @@ import (
 
 // noted reads the newest report of the partition, if there is one.
 func (r *rig) noted() (forecast.Report, bool) {
-	raw, err := r.leases.Noted(r.t.Context(), forecast.Key(r.p))
-	if err != nil {
+	raw, err := r.leases.NotedUnder(r.t.Context(), forecast.Prefix(r.p))
+	if err != nil || len(raw) != 1 {
 		return forecast.Report{}, false
 	}
-	rep, err := forecast.Decode(raw)
+	rep, err := forecast.Decode(raw[0])
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func (r *rig) awaitLoad(what string, want func(l forecast.Load, listed bool) boo
 	}, func() string { return fmt.Sprintf("%+v", last) })
 }
 
-// What waits is noted while somebody leads, by class; what is scheduled for later does not wait; nobody knows how long a pause lasts.
+// What waits is noted while somebody works for it, by class; what is scheduled for later does not wait; nobody knows how long a pause lasts.
 func TestLoadsAreNoted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

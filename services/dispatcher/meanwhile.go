@@ -23,7 +23,7 @@ func (a *actor) meanwhile(ctx context.Context, ask func()) {
 		case <-done:
 			return
 		case <-tick.C:
-			a.close(ctx)
+			a.close(ctx, 0)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,10 @@ type Metrics struct {
 	waited   *prometheus.HistogramVec
 	calls    prometheus.Histogram
 	held     *prometheus.CounterVec
+
+	members prometheus.Gauge
+	parts   *prometheus.GaugeVec
+	working prometheus.Gauge
 
 	stopped   *prometheus.GaugeVec
 	snapshots *prometheus.CounterVec
@@ -41,6 +46,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pilot_dispatcher_faults_total",
 			Help: "Instances that were stopped for a fault in their log: broken_chain, unreadable_event.",
 		}, []string{"fault"}),
+		members: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pilot_dispatcher_members", Help: "Dispatchers that live, as this process sees them; 0 while it sees nobody.",
+		}),
+		parts: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pilot_dispatcher_partitions",
+			Help: "Partitions by what this process is to them: folding, it is one of the two that fold it; serving, it is one of those that work in it.",
+		}, []string{"role"}),
+		working: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pilot_dispatcher_instances", Help: "Instances that this process has work for just now.",
+		}),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_partition_stopped", Help: "1 while nothing is sent because the log cannot be followed or trusted.",
 		}, []string{"partition"}),
@@ -49,9 +64,25 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.stopped, m.snapshots)
+		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.members, m.parts, m.working, m.stopped, m.snapshots)
 	}
 	return m
+}
+
+// roster shows where this process works.
+func (m *Metrics) roster(v *view) {
+	folding, serving := 0, 0
+	for p := range v.folders {
+		if slices.Contains(v.folders[p], v.self) {
+			folding++
+		}
+		if slices.Contains(v.serving[p], v.self) {
+			serving++
+		}
+	}
+	m.members.Set(float64(v.members))
+	m.parts.WithLabelValues("folding").Set(float64(folding))
+	m.parts.WithLabelValues("serving").Set(float64(serving))
 }
 
 func (m *Metrics) attempt(j job, s *intent, out outcome) {

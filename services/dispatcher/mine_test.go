@@ -27,13 +27,13 @@ func TestR1StartThatWasNotCalledIsDisproved(t *testing.T) {
 		defer d.parts[0].mu.Unlock()
 		return ok && d.parts[0].running[instanceID]
 	}, nil)
-	d.leading.Store(false) // the lease went while it was paused
+	lay := r.ghost(d) // another one took over while it was paused
 	a.mu.Lock()
 	a.mine["lost nonce"] = true
 	a.mu.Unlock()
 	r.foreign(id, events.TypeDispatchStarted, events.TypeDispatchUnknown)
 	eventually(t, "disproved", func() bool { return r.count(id, events.TypeDispatchDisproved) == 1 }, func() string { return r.story(id) })
-	d.leading.Store(true)
+	lay()
 	r.instanceEvent(events.TypeInstanceResumed, "resumed")
 	v := r.awaitStage(id, events.StageDispatched)
 	if n := r.ledger("paused before its call"); n != 1 || v.Attempts != 2 {
@@ -60,14 +60,19 @@ func TestR1StartThatWasNotCalledIsGivenBackAtAStop(t *testing.T) {
 			r.instanceEvent(events.TypeInstancePaused, "paused")
 			id := r.accept(order{text: "told to end"})
 			r.awaitFolded(d)
-			d.leading.Store(false)
+			a := d.parts[0].actor(instanceID)
+			forget := func(nonce string) {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.mine[nonce] = true
+			}
+			forget("a nonce that never landed") // so that it goes on, whoever owns the instance
+			lay := r.ghost(d)
 			r.foreign(id, c.says...)
 			r.awaitFolded(d)
-			a := d.parts[0].actor(instanceID)
-			a.mu.Lock()
-			a.mine["lost nonce"] = true
-			a.mu.Unlock()
+			forget("lost nonce")
 			stop()
+			lay()
 			if n := r.count(id, c.want); n != 1 {
 				t.Fatalf("%d times %s:\n%s", n, c.want, r.story(id))
 			}

@@ -45,7 +45,7 @@ func newPartition(d *Dispatcher, n events.Partition, log *eventlog.Log) *partiti
 }
 
 // run folds until ctx ends. Turns that are under way then go on for Drain, and the tail with them.
-func (p *partition) run(ctx context.Context) error {
+func (p *partition) run(ctx context.Context) {
 	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	p.hard = hard
@@ -72,10 +72,10 @@ func (p *partition) run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { p.watch(hard) })
 	watching.Go(func() { p.noteLoads(hard) })
+	watching.Go(func() { p.sweep(ctx) })
 	p.follow(ctx, hard)
 	watching.Wait()
-	p.finish(ctx, p.d.led.Load())
-	return nil
+	p.finish(ctx)
 }
 
 // followAgain is the wait before a tail that ended is begun again, after the last event it folded.
@@ -96,6 +96,7 @@ func (p *partition) follow(ctx, hard context.Context) {
 		p.mu.Lock()
 		p.broken = err
 		p.mu.Unlock()
+		p.d.members.tell()
 		p.d.metrics.stopped.WithLabelValues(p.n.String()).Set(1)
 		p.d.log.Error().Err(err).Stringer("partition", p.n).Msg("partition stopped: its log cannot be followed")
 		await.Elapsed(hard, followAgain)
@@ -170,6 +171,9 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 	}
 	p.snapshotIfDue()
 	p.mu.Lock()
+	if reached && !p.current {
+		defer p.d.members.tell() // the others know then that this process can work here
+	}
 	p.current = p.current || reached
 	p.behind = time.Time{}
 	if b.Pending > 0 && len(b.Events) > 0 {
@@ -213,7 +217,7 @@ func (p *partition) actor(id string) *actor {
 // wake kicks an actor, and starts its goroutine when it has work and none runs.
 func (p *partition) wake(ctx context.Context, a *actor) {
 	a.kick()
-	if ctx.Err() != nil || !a.busy() || !a.owned() {
+	if ctx.Err() != nil || !a.busy() || !a.wanted() {
 		return
 	}
 	p.mu.Lock()
@@ -222,11 +226,13 @@ func (p *partition) wake(ctx context.Context, a *actor) {
 		return
 	}
 	p.running[a.id] = true
+	p.d.metrics.working.Inc()
 	p.wg.Go(func() {
 		a.run(ctx)
 		p.mu.Lock()
 		delete(p.running, a.id)
 		p.mu.Unlock()
+		p.d.metrics.working.Dec()
 		if ctx.Err() == nil && a.busy() { // work came while it was ending
 			p.wake(ctx, a)
 		}
@@ -281,8 +287,13 @@ func (p *partition) ready() error {
 	return nil
 }
 
+// takeLane takes one of this process's share of the partition's lanes; those that serve the partition divide them.
 func (p *partition) takeLane() bool {
-	if p.lanes.Add(1) > int64(p.d.set.LaneCap) {
+	share := p.d.set.LaneCap
+	if v := p.d.view.Load(); v != nil {
+		share = max(1, share/max(1, len(v.serving[p.n])))
+	}
+	if p.lanes.Add(1) > int64(share) {
 		p.lanes.Add(-1)
 		return false
 	}

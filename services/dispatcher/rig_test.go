@@ -24,6 +24,7 @@ import (
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/snapshots"
 	"pilotstatus.dev/infra/streamtest"
 )
@@ -95,6 +96,7 @@ func (f *fixedCatalog) apply(kind, id string, body any) {
 // rig is a log, a gateway and any number of dispatchers.
 type rig struct {
 	t       testing.TB
+	server  *natsserver.Server
 	js      jetstream.JetStream
 	log     *eventlog.Log
 	leases  *eventlog.Leases
@@ -123,7 +125,7 @@ func newRig(t testing.TB) *rig {
 	}
 	t.Cleanup(sim.Close)
 	r := &rig{
-		t: t, js: l.JetStream, log: l.Events, leases: l.Leases, sim: sim, name: simName,
+		t: t, server: l.Server, js: l.JetStream, log: l.Events, leases: l.Leases, sim: sim, name: simName,
 		catalog: &fixedCatalog{catalog: catalog.New(), changes: make(chan struct{}, 1)}, keys: plainKeys{},
 	}
 	r.p = events.PartitionOf(instanceID, partitionN)

@@ -1,6 +1,6 @@
 // Package dispatcher decides and makes the calls to the gateway: one event-sourced actor per instance, fed by a tail of the
 // log. It promises at most one call per recorded attempt, none after deliverUntil, none that the log does not permit
-// (rules R1-R10, docs/events.md); a lease and lane consumers only save work.
+// (rules R1-R10, docs/events.md); leases and lane consumers only save work.
 package dispatcher
 
 import (
@@ -12,7 +12,7 @@ import (
 
 // Settings are the numbers of a dispatcher. The zero value of a field means its default.
 type Settings struct {
-	ID    string      // of this process: token of lane consumers and of the lease
+	ID    string      // of this process: token of lane consumers and of its lease
 	Rules queue.Rules // DefaultRules when Concurrency is 0
 
 	Budget        time.Duration // age of an intent after which it is no longer called; 2 s
@@ -24,7 +24,7 @@ type Settings struct {
 	LookUpLimit time.Duration   // of one look-up; 10 s
 
 	ProbeEvery   time.Duration // of a parked instance; 5 s
-	LaneCap      int           // lane consumers per partition; 250
+	LaneCap      int           // lane consumers per partition, of all dispatchers together; 250
 	LaneWait     time.Duration // for the head of a lane before it is read by direct get; 250 ms
 	LaneIdle     time.Duration // after which an unused lane is let go; 30 s
 	MaxTailLag   time.Duration // no start while the tail is further behind; 200 ms
@@ -34,14 +34,16 @@ type Settings struct {
 	AppendTry   time.Duration // of one append; 10 s
 	Idle        time.Duration // an actor without work ends after this; 30 s
 	Drain       time.Duration // how long a turn under way may go on when the role stops; 20 s
-	LeaseTTL    time.Duration // 3 s
+	LeaseTTL    time.Duration // after which others take a silent dispatcher for gone, whole seconds; 3 s
+	FoldGrace   time.Duration // for which a partition that two others fold is folded on; 30 s
+	EndMargin   time.Duration // after which an end is made by who does not own the instance, up to half of it later; 2 s
 	SkipNumbers bool          // do not ask the number check before a first send
 	NumberTTL   time.Duration // of a resolved number; 24 h
 
-	SnapshotEvery  int           // events of a partition from one snapshot of a leader to the next; 50,000
+	SnapshotEvery  int           // events of a partition from one snapshot to the next; 50,000
 	SnapshotMaxAge time.Duration // after which fewer are enough; 10 min
 	LoadsEvery     time.Duration // between two notes of what waits at the instances, for forecasts; whole seconds, 1 s
-	WitnessEvery   time.Duration // between two looks at the log and, of a leader, two marks of the witness; 5 s
+	WitnessEvery   time.Duration // between two looks at the log and two marks of the witness; 5 s
 	RestoredWait   time.Duration // from an operator's word to the first look-up of what may have left in a lost part of the log; 3 min
 	// Accept is an operator's word for a log that lost events: the last sequence of each partition, as it is now.
 	Accept map[events.Partition]uint64
@@ -69,6 +71,8 @@ func (s Settings) withDefaults() Settings {
 		{&s.Idle, 30 * time.Second},
 		{&s.Drain, 20 * time.Second},
 		{&s.LeaseTTL, 3 * time.Second},
+		{&s.FoldGrace, 30 * time.Second},
+		{&s.EndMargin, 2 * time.Second},
 		{&s.NumberTTL, 24 * time.Hour},
 		{&s.SnapshotMaxAge, 10 * time.Minute},
 		{&s.LoadsEvery, time.Second},

@@ -170,10 +170,10 @@ func newest(found []snapshot) *snapshot {
 // costShare bounds the time that snapshots take the tail: one part in so many.
 const costShare = 100
 
-// snapshotIfDue hands a snapshot to watch, when a leader's is due and the one before is kept. Called between two batches.
+// snapshotIfDue hands a snapshot to watch, when the keeper's is due and the one before is kept. Called between two batches.
 func (p *partition) snapshotIfDue() {
 	k := &p.keep
-	if p.d.snapshots == nil || !p.d.leads() || len(k.out) > 0 || k.accepted { // it would tell the witness before the log
+	if p.d.snapshots == nil || !p.serves() || !p.keeper() || len(k.out) > 0 || k.accepted { // it would tell the witness before the log
 		return
 	}
 	if k.when.IsZero() {
@@ -214,11 +214,11 @@ func (p *partition) put(ctx context.Context, s snapshot) {
 }
 
 // finish keeps a last snapshot of an orderly stop. The tail and watch have ended; one that watch was keeping was cut off with it.
-func (p *partition) finish(ctx context.Context, led bool) {
+func (p *partition) finish(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishLimit)
 	defer cancel()
 	m := p.mark()
-	if !led || p.ready() != nil || m.Sequence == 0 {
+	if !p.keeper() || p.ready() != nil || m.Sequence == 0 {
 		return
 	}
 	if p.d.snapshots != nil && (m.Sequence != p.keep.made || p.lost || len(p.keep.out) > 0) {

@@ -302,7 +302,8 @@ func (p *partition) enter(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// watch looks again and again whether the log still holds what was folded, and keeps witness and snapshots of a leader.
+// watch looks again and again whether the log still holds what was folded, and keeps the witness and the snapshots. The witness is
+// this machine's own: each of those that work in the partition keeps one.
 func (p *partition) watch(ctx context.Context) {
 	tick := time.NewTicker(p.d.set.WitnessEvery)
 	defer tick.Stop()
@@ -341,7 +342,7 @@ func (p *partition) attest(ctx context.Context, m snapshots.Mark, seen uint64) u
 		p.stop(d)
 		return seen
 	}
-	if err != nil || m.Sequence == seen || !p.d.leads() {
+	if err != nil || m.Sequence == seen || !p.serves() {
 		return seen
 	}
 	return p.testify(bounded, m, seen)
@@ -375,6 +376,7 @@ func (p *partition) stop(d *snapshots.Disagreement) {
 	p.keep.doubt = d
 	cut := p.keep.cut
 	p.mu.Unlock()
+	p.d.members.tell()
 	cut() // there is a tail: something was folded
 }
 

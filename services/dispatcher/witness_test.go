@@ -112,7 +112,7 @@ func TestRestoredLogStopsUntilAnOperatorsWord(t *testing.T) {
 	if found := r.disagrees(d); found.Last != last {
 		t.Errorf("it names %d, the log ends at %d", found.Last, last)
 	}
-	eventually(t, "leading", d.Leading, nil)
+	eventually(t, "it lives", d.members.lives, nil)
 	stop()
 	if got := r.last(); got != last {
 		t.Errorf("%d events were appended to a log that is not trusted", got-last)
