@@ -1,13 +1,9 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
@@ -47,28 +43,6 @@ type InstanceView struct {
 	State         *InstanceState `json:"state,omitempty" doc:"What the log says of it now; only where it is read."`
 }
 
-// InstanceState is what the log says of an instance as a whole.
-type InstanceState struct {
-	_ struct{} `json:"-" additionalProperties:"true"`
-
-	Connection string  `json:"connection" enum:"OPEN,CLOSE,UNKNOWN" doc:"As its gateway last said, debounced."`
-	Since      *string `json:"since" format:"date-time" doc:"Since when; null while unknown."`
-	Paused     bool    `json:"paused" doc:"An operator paused it."`
-	Draining   bool    `json:"draining" doc:"What was accepted goes out, then it is paused."`
-	Parked     bool    `json:"parked" doc:"An answer said that it cannot be used: it is probed, messages wait."`
-}
-
-// instanceState adds to an instance what is known of it now.
-func (a *API) instanceState(v *InstanceView) {
-	if a.ports.Presence == nil {
-		return
-	}
-	s := a.ports.Presence.State(v.ID)
-	v.State = &InstanceState{
-		Connection: cmp.Or(string(s.Connection), "UNKNOWN"), Since: stampOrNull(s.Since), Paused: s.Paused, Draining: s.Draining, Parked: s.Parked,
-	}
-}
-
 func (a *API) instances() noun[events.Instance, InstanceSettings, InstanceView] {
 	return noun[events.Instance, InstanceSettings, InstanceView]{
 		entity: entity[events.Instance]{kind: events.KindInstance, get: (*catalog.Catalog).Instance, check: policy.Instance},
@@ -80,7 +54,7 @@ func (a *API) instances() noun[events.Instance, InstanceSettings, InstanceView] 
 			return c.Instances()
 		},
 		idOf: func(i events.Instance) string { return i.ID }, chosen: func(s InstanceSettings) string { return s.ID },
-		prepare: a.prepareInstance, live: a.instanceState,
+		prepare: a.prepareInstance, live: a.addState,
 		view: func(i events.Instance) InstanceView {
 			return InstanceView{
 				InstanceSettings: InstanceSettings{
@@ -145,41 +119,5 @@ func (a *API) registerAdminInstances() {
 	readable(a, n)
 	creatable(a, n)
 	editable(a, n)
-	for verb, event := range map[string][2]string{
-		"pause": {events.TypeInstancePaused, "paused"}, "resume": {events.TypeInstanceResumed, "resumed"}, "drain": {events.TypeInstanceDraining, "draining"},
-	} {
-		op := a.adminOperation(http.MethodPost, adminPrefix+n.path+"/{id}/"+verb, verb, n.name, n.path, events.OperatorSend, events.CodeNotFound)
-		op.DefaultStatus = statusNoContent
-		op.Description += " Holds for every call that begins after it; a call under way ends."
-		huma.Register(a.huma, op, func(ctx context.Context, in *bareInput) (*struct{}, error) {
-			return nil, a.tellInstance(ctx, in.ID, in.Reason, event[0], event[1])
-		})
-	}
-}
-
-// tellInstance appends an operator's word to the log of an instance.
-func (a *API) tellInstance(ctx context.Context, id, reason, eventType, name string) error {
-	by, err := authorOf(ctx, reason)
-	if err != nil {
-		return err
-	}
-	partitions, found := 0, false
-	a.ports.Catalog.Read(func(c *catalog.Catalog) {
-		partitions = c.Deployment.Partitions
-		_, found = c.Instance(id)
-	})
-	if !found {
-		return errNoEntity()
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.AcceptTimeout)
-	defer cancel()
-	_, err = a.ports.Log.Append(ctx, events.Event{
-		Envelope: events.Envelope{ID: a.ports.NewID().String(), Type: eventType, Source: "pilot/api", Time: a.ports.Now().UTC()},
-		Address:  events.EventSubject(events.PartitionOf(id, partitions), id, events.GroupInstance, name),
-		Body:     &events.InstanceChanged{By: by.by, Reason: by.reason},
-	})
-	if err != nil {
-		return outage(err, "It is not known whether the instance heard of it; try again.")
-	}
-	return nil
+	a.registerLevers(n.path, n.name)
 }

@@ -30,14 +30,14 @@ type noun[T, S, V any] struct {
 	prepare func(ctx context.Context, id string, s S) (next func(old *T) (T, error), err error)
 	view    func(T) V
 	// live adds what is known of the entity now, where it is read; nil adds nothing.
-	live func(*V)
+	live func(context.Context, *V)
 }
 
 // now is the view of an entity that is read.
-func (n noun[T, S, V]) now(value T) V {
+func (n noun[T, S, V]) now(ctx context.Context, value T) V {
 	v := n.view(value)
 	if n.live != nil {
-		n.live(&v)
+		n.live(ctx, &v)
 	}
 	return v
 }
@@ -128,9 +128,9 @@ type (
 func readable[T, S, V any](a *API, n noun[T, S, V]) {
 	base := adminPrefix + n.path
 	huma.Register(a.huma, a.adminOperation(http.MethodGet, base, "list", n.name+"s", n.path, events.OperatorRead),
-		func(_ context.Context, in *ListQuery) (*pageOutput[V], error) { return list(a, n, *in) })
+		func(ctx context.Context, in *ListQuery) (*pageOutput[V], error) { return list(ctx, a, n, *in) })
 	huma.Register(a.huma, a.adminOperation(http.MethodGet, base+"/{id}", "get", n.name, n.path, events.OperatorRead, events.CodeNotFound),
-		func(_ context.Context, in *entityInput) (*entityOutput[V], error) { return read(a, n, in.ID) })
+		func(ctx context.Context, in *entityInput) (*entityOutput[V], error) { return read(ctx, a, n, in.ID) })
 	huma.Register(a.huma, a.adminOperation(http.MethodGet, base+"/{id}/history", "list", n.name+"Changes", n.path, events.OperatorRead, events.CodeNotFound),
 		func(ctx context.Context, in *historyInput) (*historyOutput[V], error) { return history(ctx, a, n, in) })
 }
@@ -183,7 +183,7 @@ func preconditions(more ...events.Code) []events.Code {
 	return append([]events.Code{events.CodeNotFound, CodePreconditionRequired, CodePreconditionFailed}, more...)
 }
 
-func list[T, S, V any](a *API, n noun[T, S, V], q ListQuery) (*pageOutput[V], error) {
+func list[T, S, V any](ctx context.Context, a *API, n noun[T, S, V], q ListQuery) (*pageOutput[V], error) {
 	if n.owned && q.TenantID == "" {
 		return nil, faultsError(faults{{Field: "query.tenantId", Rule: ruleRequired}})
 	}
@@ -200,18 +200,18 @@ func list[T, S, V any](a *API, n noun[T, S, V], q ListQuery) (*pageOutput[V], er
 			out.Body.Next = last
 			break
 		}
-		out.Body.Data = append(out.Body.Data, n.now(v))
+		out.Body.Data = append(out.Body.Data, n.now(ctx, v))
 		last = id
 	}
 	return out, nil
 }
 
-func read[T, S, V any](a *API, n noun[T, S, V], id string) (*entityOutput[V], error) {
+func read[T, S, V any](ctx context.Context, a *API, n noun[T, S, V], id string) (*entityOutput[V], error) {
 	value, version, found := findEntity(a.ports.Catalog, n.entity, id)
 	if !found {
 		return nil, errNoEntity()
 	}
-	return &entityOutput[V]{ETag: etag(version), Location: locationOf(adminPrefix+n.path, id), Body: n.now(value)}, nil
+	return &entityOutput[V]{ETag: etag(version), Location: locationOf(adminPrefix+n.path, id), Body: n.now(ctx, value)}, nil
 }
 
 // findEntity gives an entity and its version.

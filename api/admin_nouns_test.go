@@ -202,14 +202,6 @@ func TestInstancesByOperators(t *testing.T) {
 	if !reflect.DeepEqual(before, after) || before.IngressHash == "" {
 		t.Errorf("a change without a key changed a secret: %+v, %+v", before, after)
 	}
-	for verb, name := range map[string]string{"pause": "paused", "resume": "resumed", "drain": "draining"} {
-		f.want(204, "POST", "instances/ins-1/"+verb, nil)
-		e := f.events()[len(f.events())-1]
-		if !strings.HasSuffix(e.Address, ".ins-1.instance."+name) || e.Body.(*events.InstanceChanged).By != "operator:ana" {
-			t.Errorf("%s: %s %+v", verb, e.Address, e.Body)
-		}
-	}
-	wantCode(t, f.as(f.ana, "POST", "instances/none/pause", nil), events.CodeNotFound)
 }
 
 func TestConsentsByOperators(t *testing.T) {

@@ -126,8 +126,8 @@ func (a *API) registerAdminPlatform() {
 		return out, err
 	}
 	huma.Register(a.huma, a.adminOperation(http.MethodGet, base, "get", n.name, n.path, events.OperatorRead),
-		func(context.Context, *struct{}) (*entityOutput[PlatformView], error) {
-			return at(read(a, n, events.PlatformID))
+		func(ctx context.Context, _ *struct{}) (*entityOutput[PlatformView], error) {
+			return at(read(ctx, a, n, events.PlatformID))
 		})
 	huma.Register(a.huma, a.adminOperation(http.MethodPut, base, "replace", n.name, n.path, events.OperatorWrite, preconditions()...),
 		func(ctx context.Context, in *platformInput) (*entityOutput[PlatformView], error) {

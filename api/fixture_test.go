@@ -132,24 +132,25 @@ func (s *syncBuffer) String() string {
 
 // fixture is an API over fakes that keep what was appended, behind real HTTP.
 type fixture struct {
-	t       *testing.T
-	catalog *fakeCatalog
-	log     *fakeLog
-	keyring *fakeKeyring
-	hasher  fakeHasher
-	views   *fakeViews
-	heads   fakeHeads
-	records fakeRecords
-	fence   *fakeFence
-	finder  fakeFinder
-	loads   Loads
-	claims  *fakeClaims
-	recall  *fakeRecall
-	reads   fakeReads
-	checks  []Check
-	cfg     Config
-	ports   func(*Ports) // changes them before the start
-	now     time.Time
+	t        *testing.T
+	catalog  *fakeCatalog
+	log      *fakeLog
+	keyring  *fakeKeyring
+	hasher   fakeHasher
+	views    *fakeViews
+	heads    fakeHeads
+	records  fakeRecords
+	fence    *fakeFence
+	finder   fakeFinder
+	loads    Loads
+	claims   *fakeClaims
+	recall   *fakeRecall
+	reads    fakeReads
+	checks   []Check
+	cfg      Config
+	ports    func(*Ports) // changes them before the start
+	now      time.Time
+	wordsErr error
 
 	logged   syncBuffer
 	mu       sync.Mutex
@@ -221,6 +222,7 @@ func (f *fixture) start() *fixture {
 		},
 	}
 	ports.Control, ports.Secrets, ports.Eraser = &memoryControl{fakeCatalog: *f.catalog}, memorySecrets{}, &memoryEraser{}
+	ports.Words = fakeWords{f}
 	if f.ports != nil {
 		f.ports(&ports)
 	}

@@ -170,8 +170,9 @@ type Ports struct {
 	// Presence and Quota may be nil: then no bound instance is refused, and plans limit nothing.
 	Presence Presence
 	Quota    Quota
-	// Control, Secrets and Eraser serve the routes of operators; without Control there are none.
+	// Control, Words, Secrets and Eraser serve the routes of operators; without Control there are none.
 	Control Control
+	Words   Words
 	Secrets Secrets
 	Eraser  Eraser
 	// Gateway may be nil: then states of numbers are those last known, and none is paired.

@@ -15,6 +15,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/policy"
+	"pilotstatus.dev/events/presence"
 )
 
 // Codes of the HTTP edge itself; the others are in package events.
@@ -69,6 +70,7 @@ var problems = map[events.Code]kind{
 	CodeNumberNotFound:            {http.StatusNotFound, "Number not found"},
 	CodeInsufficientScope:         {http.StatusForbidden, "The key lacks a scope"},
 	events.CodeConflict:           {http.StatusConflict, "Not possible as it is now"},
+	presence.CodePaused:           {http.StatusConflict, "The instance is paused"},
 	CodeAlreadyExists:             {http.StatusConflict, "Already exists"},
 	CodeContentErased:             {http.StatusConflict, "Number and content are erased"},
 	CodeInUse:                     {http.StatusConflict, "Used by others"},

@@ -25,6 +25,11 @@ var words = map[Lever][2]string{
 	LeverResume: {events.TypeInstanceResumed, "resumed"}, LeverUnpark: {events.TypeInstanceUnparked, "unparked"},
 }
 
+// Words lists the names of the events that State folds, as they stand in subjects. The newest of each comes to the same flags as all.
+func Words() []string {
+	return []string{"opened", "closed", "parked", "unparked", "paused", "draining", "resumed"}
+}
+
 // Word gives the wire name and the last token of the subject of the event to append; false for no lever.
 func (l Lever) Word() (wire, token string, ok bool) {
 	w, ok := words[l]

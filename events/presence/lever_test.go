@@ -46,6 +46,29 @@ func TestLevers(t *testing.T) {
 	}
 }
 
+// Who asks for the newest of each word only knows the same of who holds the instance.
+func TestTheNewestOfEachWordIsEnough(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		log := rapid.SliceOfN(rapid.SampledFrom(presence.Words()), 0, 12).Draw(t, "log")
+		last := map[string]int{}
+		var all, newest presence.State
+		for i, w := range log {
+			last[w] = i
+			all = all.Apply(event(uint64(i+1), "instance."+w+".v1"))
+		}
+		for i, w := range log {
+			if last[w] == i {
+				newest = newest.Apply(event(uint64(i+1), "instance."+w+".v1"))
+			}
+		}
+		all.Since, newest.Since, all.Park.Since, newest.Park.Since = begin, begin, begin, begin // of repeats it keeps the first
+		if all != newest {
+			t.Fatalf("%+v, of all %+v", newest, all)
+		}
+	})
+}
+
 // Whatever was said before: a lever that was pulled needs no second pull, and what it asks for holds.
 func TestALeverPulledHolds(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,12 @@ import (
 )
 
 type instanceCmd struct {
-	Skip instanceSkipCmd `cmd:"" help:"Pass over a fenced event that cannot be read, on record: the instance that it stopped goes on."`
+	Show   instanceShowCmd `cmd:"" help:"Show its settings, and what holds it."`
+	Pause  leverCmd        `cmd:"" help:"Start nothing: messages are accepted and wait."`
+	Drain  leverCmd        `cmd:"" help:"Let out what was accepted before; what comes after waits."`
+	Resume leverCmd        `cmd:"" help:"End a pause, a drain and a park."`
+	Unpark leverCmd        `cmd:"" help:"End a park before a probe does; a pause and a drain go on."`
+	Skip   instanceSkipCmd `cmd:"" help:"Pass over a fenced event that cannot be read, on record: the instance that it stopped goes on."`
 }
 
 // instanceSkipCmd is an operator's word for an event that means nothing.

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// operatorAPI reaches the operators' API of a running Pilot: who pulls a lever is known by the key.
+type operatorAPI struct {
+	AdminURL string        `name:"admin-url" help:"Where the operators' API is served." default:"http://127.0.0.1:8080" env:"PILOT_ADMIN_URL"`
+	Key      string        `name:"operator-key" help:"An operator's key; best in the environment." required:"" env:"PILOT_OPERATOR_KEY"`
+	Within   time.Duration `help:"Bound of the request." default:"30s"`
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 8 << 20
+
+// do makes a request below /v1/admin and prints the answer. A refusal is an error that names its code.
+func (o operatorAPI) do(s *session, method, path string, body any, header ...string) error {
+	ctx, cancel := context.WithTimeout(s.ctx, o.Within)
+	defer cancel()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(o.AdminURL, "/")+"/v1/admin/"+path, bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("make request (--admin-url): %w", err)
+	}
+	if body == nil {
+		req.Body, req.ContentLength = http.NoBody, 0
+	} else {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Close = true // one request a command
+	req.Header.Set("X-Api-Key", o.Key)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the operators' API (--admin-url): %w", err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return refusal(resp.StatusCode, answer)
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, answer, "", "  "); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	_, err = fmt.Fprintln(s.stdout, strings.TrimSpace(out.String()))
+	return err
+}
+
+// refusal reads a problem document.
+func refusal(status int, answer []byte) error {
+	var p struct {
+		Code      string         `json:"code"`
+		Detail    string         `json:"detail"`
+		Details   map[string]any `json:"details"`
+		RequestID string         `json:"requestId"`
+	}
+	if err := json.Unmarshal(answer, &p); err != nil || p.Code == "" {
+		return fmt.Errorf("the operators' API answered %d, and no problem document", status)
+	}
+	text := fmt.Sprintf("%s: %s", p.Code, p.Detail)
+	if len(p.Details) > 0 {
+		details, err := json.Marshal(p.Details)
+		if err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		text += " " + string(details)
+	}
+	return errors.New(text + " (request " + p.RequestID + ")")
+}
+
+// leverCmd is an operator's word for an instance: the lever is the name of the command.
+type leverCmd struct {
+	operatorAPI `embed:""`
+	Instance    string `arg:"" help:"Instance id."`
+	Reason      string `required:"" help:"Why: kept in the log for ever."`
+}
+
+// Run pulls the lever and prints what the instance is from then on.
+func (c *leverCmd) Run(s *session, k *kong.Context) error {
+	return c.do(s, http.MethodPost, "instances/"+url.PathEscape(c.Instance)+"/"+k.Selected().Name, nil, "X-Reason", c.Reason)
+}
+
+// instanceShowCmd shows an instance.
+type instanceShowCmd struct {
+	operatorAPI `embed:""`
+	Instance    string `arg:"" help:"Instance id."`
+}
+
+// Run prints its settings and its state.
+func (c *instanceShowCmd) Run(s *session) error {
+	return c.do(s, http.MethodGet, "instances/"+url.PathEscape(c.Instance), nil)
+}

@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/services/cli"
+	"pilotstatus.dev/services/demo"
+)
+
+// pulls runs commands of an operator against a rig.
+type pulls struct {
+	*rig
+	key string
+}
+
+// newPulls makes the first operator's key.
+func newPulls(t *testing.T) pulls {
+	t.Helper()
+	r := newRig(t)
+	var printed bytes.Buffer
+	if err := cli.Run(t.Context(), []string{"admin", "bootstrap", "--name", "ana", "--nats-url", r.app.URLs().NATS}, "test", &printed, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	p := pulls{r, strings.TrimSpace(printed.String())}
+	eventually(t, "the operator's key is known", func() bool {
+		status, _, err := call(t.Context(), http.MethodGet, r.app.URLs().Admin+"/v1/admin/tenants", p.key, nil)
+		return err == nil && status == http.StatusOK
+	}, nil)
+	return p
+}
+
+// run runs a command, and gives what it prints, or says in its error.
+func (p pulls) run(args ...string) (string, error) {
+	p.t.Helper()
+	var out bytes.Buffer
+	err := cli.Run(p.t.Context(), append(args, "--admin-url", p.app.URLs().Admin, "--operator-key", p.key), "test", &out, io.Discard)
+	return out.String(), err
+}
+
+// must runs a command that must do, and holds what it prints.
+func (p pulls) must(want string, args ...string) string {
+	p.t.Helper()
+	out, err := p.run(args...)
+	if err != nil || !strings.Contains(out, want) {
+		p.t.Fatalf("%v: %q not in %s, %v", args, want, out, err)
+	}
+	return out
+}
+
+// refused runs a command that must be refused with a code.
+func (p pulls) refused(code events.Code, args ...string) {
+	p.t.Helper()
+	if out, err := p.run(args...); err == nil || !strings.Contains(err.Error(), string(code)) {
+		p.t.Fatalf("%v: %s, %v, want %s", args, out, err, code)
+	}
+}
+
+// C3 case 50: an operator pauses, drains and resumes an instance by commands; who and why are shown, windows end all the same, and the
+// order holds.
+func TestLeversOfAnInstance(t *testing.T) {
+	t.Parallel()
+	p := newPulls(t)
+	id := demo.OwnInstanceID
+	p.must(`"reason": "number under review"`, "instance", "pause", id, "--reason", "number under review")
+	p.must(`"by": "operator:ana"`, "instance", "show", id)
+	over := p.send("levers: over", within(time.Second))
+	first, second := p.send("levers: first"), p.send("levers: second")
+	p.awaitStatus(over, "FAILED")
+	if p.ledger("levers") != 0 {
+		t.Fatal("something left while paused")
+	}
+	p.refused("INSTANCE_PAUSED", "instance", "drain", id, "--reason", "upgrade")
+	p.must(`"paused": false`, "instance", "resume", id, "--reason", "reviewed")
+	p.awaitStatus(first, "READ")
+	p.awaitStatus(second, "READ")
+	p.must(`"draining": true`, "instance", "drain", id, "--reason", "upgrade")
+	waits := p.send("levers: after the drain")
+	eventually(t, "it is drained", func() bool {
+		out, err := p.run("instance", "show", id)
+		return err == nil && strings.Contains(out, `"drained": true`) && strings.Contains(out, `"left": 0`)
+	}, nil)
+	if got := p.timeline(waits); len(got) != 1 {
+		t.Fatalf("what came after a drain: %v", got)
+	}
+	p.must(`"draining": false`, "instance", "resume", id, "--reason", "upgraded")
+	p.awaitStatus(waits, "READ")
+	if _, err := p.run("instance", "pause", "none", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
+		t.Errorf("an instance that is not: %v", err)
+	}
+}
