@@ -22,14 +22,24 @@ const (
 type InstanceChanged struct {
 	By     string `json:"by"` // role or operator
 	Reason string `json:"reason,omitempty"`
-	Scope  string `json:"scope,omitempty"` // of parked: "instance" or "gateway"
+	Scope  string `json:"scope,omitempty"` // of parked: ParkInstance or ParkGateway
 }
+
+// Scopes of a park.
+const (
+	ParkInstance = "instance" // the sender cannot be used
+	ParkGateway  = "gateway"  // nor can any other behind its gateway
+)
 
 func instanceSpecs() []Spec {
 	changed := func() any { return new(InstanceChanged) }
 	var out []Spec
 	for _, n := range []string{"opened", "closed", "paused", "resumed", "draining", "parked", "unparked"} {
-		out = append(out, Spec{Name: "instance." + n, Version: 1, New: changed})
+		s := Spec{Name: "instance." + n, Version: 1, New: changed}
+		if n == "parked" { // whom it concerns is in its body
+			s.NeedsBody = func(Envelope) bool { return true }
+		}
+		out = append(out, s)
 	}
 	return out
 }

@@ -190,8 +190,8 @@ func TestHeaders(t *testing.T) {
 
 func TestNeedsBody(t *testing.T) {
 	t.Parallel()
-	// What a fold decides with is in the headers of every fenced event but these.
-	want := []string{events.TypeDispatchClosed, events.TypeDispatchDeferred, events.TypeDispatchDisproved, events.TypeDispatchRestored, events.TypeDispatchSkipped}
+	// What a fold decides with is in the headers of every event but these.
+	want := []string{events.TypeDispatchClosed, events.TypeDispatchDeferred, events.TypeDispatchDisproved, events.TypeDispatchRestored, events.TypeDispatchSkipped, events.TypeInstanceParked}
 	var got []string
 	for typ, ev := range samples() {
 		if events.Standard.NeedsBody(events.Recorded{Event: ev}) {

@@ -36,7 +36,7 @@ func (q *Queue) held(now time.Time) Hold {
 		return HoldPaused
 	case q.Parked(), q.Closed():
 		return HoldParked
-	case len(q.ix.open) >= max(1, q.rules.Concurrency):
+	case len(q.ix.open) >= max(1, q.rules.Concurrency), len(q.ix.open) > 0 && q.HalfOpen():
 		return HoldConcurrency
 	case now.Before(q.QuietUntil()):
 		return HoldQuiet
@@ -105,10 +105,7 @@ func (q *Queue) budget(e *Entry) int {
 // QuietUntil is when the breaker lets the next start through: Quiet after the newest attempt that is unknown.
 func (q *Queue) QuietUntil() time.Time {
 	var until time.Time
-	for e := range q.ix.unknown {
-		if e.sum.Settled() {
-			continue
-		}
+	for e := range q.ix.silent {
 		for _, a := range e.sum.Attempts {
 			if a.State == message.AttemptUnknown {
 				if t := a.UnknownAt.Add(q.rules.Quiet); t.After(until) {
@@ -118,6 +115,19 @@ func (q *Queue) QuietUntil() time.Time {
 		}
 	}
 	return until
+}
+
+// HalfOpen reports that an attempt became unknown, is so still, and the gateway has taken nothing since: after QuietUntil one start at a
+// time is let through, of an instance that answers.
+func (q *Queue) HalfOpen() bool {
+	for e := range q.ix.silent {
+		for _, a := range e.sum.Attempts {
+			if a.State == message.AttemptUnknown && !a.UnknownAt.Before(q.left) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Close is an end to append.

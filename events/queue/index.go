@@ -15,6 +15,7 @@ type index struct {
 	ready     map[events.Class]*classQueue
 	open      map[*Entry]struct{}
 	unknown   map[*Entry]struct{}
+	silent    map[*Entry]struct{} // not over, with an attempt that is unknown
 	overdue   map[*Entry]struct{} // an end may be due
 	ghosts    map[*Entry]struct{} // ended while an attempt was unknown
 	doubtful  map[*Entry]struct{} // not over, and may have left in a lost part of the log
@@ -26,7 +27,7 @@ type index struct {
 
 func newIndex() index {
 	return index{
-		ready: map[events.Class]*classQueue{}, open: map[*Entry]struct{}{}, unknown: map[*Entry]struct{}{}, overdue: map[*Entry]struct{}{},
+		ready: map[events.Class]*classQueue{}, open: map[*Entry]struct{}{}, unknown: map[*Entry]struct{}{}, silent: map[*Entry]struct{}{}, overdue: map[*Entry]struct{}{},
 		ghosts: map[*Entry]struct{}{}, doubtful: map[*Entry]struct{}{}, leaving: map[*Entry]struct{}{},
 		passed: map[events.Class]int{},
 	}
@@ -50,6 +51,7 @@ func (q *Queue) reindex(e *Entry) {
 	s := e.sum
 	set(q.ix.open, e, s.Open() > 0) // also when proved: its call may be under way
 	set(q.ix.unknown, e, e.queued && ((s.Outstanding() > 0 && !s.Settled()) || e.Unbound()))
+	set(q.ix.silent, e, e.queued && s.Outstanding() > 0 && !s.Settled())
 	set(q.ix.ghosts, e, e.Ghost())
 	set(q.ix.doubtful, e, q.inDoubt(e))
 	set(q.ix.leaving, e, q.leaving(e))

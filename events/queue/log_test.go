@@ -134,6 +134,13 @@ func (p *tape) instance(name string) {
 	p.put(r)
 }
 
+func (p *tape) parked(scope string) {
+	var r events.Recorded
+	r.Type, r.Address = events.TypeInstanceParked, events.EventSubject(1, instance, events.GroupInstance, "parked")
+	r.Body = &events.InstanceChanged{Scope: scope}
+	p.put(r)
+}
+
 // restored says that the log was accepted as it ended at upTo, although it had lost events.
 func (p *tape) restored(upTo uint64) events.Recorded {
 	return p.dispatch("", "restored", 0, &events.DispatchRestored{UpTo: upTo, By: "test"})

@@ -25,7 +25,7 @@ type seen struct {
 	Unreadable      []uint64
 	Group           uint64
 	Chain           bool
-	Flags           [3]bool
+	Flags           [5]bool
 	Bound           []bool
 	Starts, Ends    map[string]Hold
 	Closes          []Close
@@ -42,7 +42,7 @@ var allIDs = []string{"m0", "m1", "m2", "m3", "m4"}
 func look(q *Queue, now time.Time) seen {
 	s := seen{
 		Entries: map[string]Entry{}, Summaries: map[string]message.Summary{}, Ready: map[string]time.Time{}, Starts: map[string]Hold{},
-		Ends: map[string]Hold{}, Group: q.GroupSequence(), Chain: q.ChainIntact(), Flags: [3]bool{q.Paused(), q.Parked(), q.Closed()},
+		Ends: map[string]Hold{}, Group: q.GroupSequence(), Chain: q.ChainIntact(), Flags: [5]bool{q.Paused(), q.Parked(), q.Closed(), q.ParkedWide(), q.HalfOpen()},
 		Len: q.Len(), Wake: q.Wake(now), Quiet: q.QuietUntil(), Closes: q.Closes(now, 100), UnreadableHolds: q.held(now), Unreadable: q.Unreadable(),
 	}
 	for _, id := range allIDs {
@@ -115,6 +115,9 @@ func anyTape(t *rapid.T) *tape {
 			p.ended(events.ClosedExpired, slices.Compact([]string{id, rapid.SampledFrom(ids).Draw(t, "second")})...)
 		case 12:
 			p.instance(rapid.SampledFrom([]string{"opened", "closed", "paused", "resumed", "draining", "parked", "unparked", "polished"}).Draw(t, "instance"))
+			if rapid.IntRange(0, 3).Draw(t, "park") == 0 {
+				p.parked(rapid.SampledFrom([]string{events.ParkGateway, events.ParkInstance}).Draw(t, "scope"))
+			}
 		case 13:
 			p.other(rapid.SampledFrom([]string{events.GroupMessage, events.GroupEvidence, events.GroupReceipt, "weather"}).Draw(t, "group"), "changed")
 		case 14:

@@ -58,7 +58,9 @@ type Queue struct {
 	trimmed time.Time            // latest when gateway ids were last let go
 	bound   map[string]time.Time // gateway ids of messages that left, by when
 
-	opened, closed, paused, resumed, draining, parked, unparked uint64 // sequence of the newest event of each kind
+	opened, closed, paused, resumed, draining, parked, unparked uint64    // sequence of the newest event of each kind
+	wide                                                        uint64    // of the newest park for the gateway's sake
+	left                                                        time.Time // of the newest acceptance by the gateway
 
 	doubt doubt
 	pace  pace
@@ -108,7 +110,7 @@ func (q *Queue) Apply(rec events.Recorded) {
 	case events.GroupQueued:
 		q.applyQueued(rec, addr.Lane)
 	case events.GroupInstance:
-		q.applyInstance(addr.Name, seq)
+		q.applyInstance(rec, addr.Name, seq)
 	case events.GroupDispatch:
 		q.chain.add(link{seq: seq, prev: rec.Prev, unread: !rec.Known})
 		q.applyDispatch(rec)
@@ -147,7 +149,7 @@ func (q *Queue) applyQueued(rec events.Recorded, lane events.Lane) {
 	q.reindex(e)
 }
 
-func (q *Queue) applyInstance(name string, seq uint64) {
+func (q *Queue) applyInstance(rec events.Recorded, name string, seq uint64) {
 	newer := func(s *uint64) { *s = max(*s, seq) }
 	switch name {
 	case "opened":
@@ -162,6 +164,9 @@ func (q *Queue) applyInstance(name string, seq uint64) {
 		newer(&q.draining)
 	case "parked":
 		newer(&q.parked)
+		if b, ok := rec.Body.(*events.InstanceChanged); ok && b.Scope == events.ParkGateway {
+			newer(&q.wide)
+		}
 	case "unparked":
 		newer(&q.unparked)
 	}
@@ -195,6 +200,9 @@ func (q *Queue) applyFact(rec events.Recorded) {
 	}
 	if f.GatewayID != "" && f.Kind != message.KindStarted && !f.At.Before(q.bound[f.GatewayID]) {
 		q.bound[f.GatewayID] = f.At
+	}
+	if f.Kind == message.KindAccepted && f.At.After(q.left) {
+		q.left = f.At
 	}
 	for _, m := range message.Subjects(rec) {
 		e := q.entries[m.ID]
@@ -325,6 +333,9 @@ func (q *Queue) Paused() bool { return q.paused > max(q.resumed, q.draining) }
 
 // Parked reports that the sender or its gateway is unusable.
 func (q *Queue) Parked() bool { return q.parked > max(q.opened, q.resumed, q.unparked) }
+
+// ParkedWide reports that it is parked for its gateway's sake, as the newest word says: nothing behind that gateway can be used.
+func (q *Queue) ParkedWide() bool { return q.Parked() && q.wide == q.parked }
 
 // Closed reports that the gateway says the instance is not connected, for good.
 func (q *Queue) Closed() bool { return q.closed > max(q.opened, q.resumed) }

@@ -18,7 +18,7 @@ import (
 
 // StateVersion is the version of the fold and of the bytes that AppendState writes. It changes with either: a state of
 // another version is not read, the log is folded anew.
-const StateVersion = 5
+const StateVersion = 6
 
 // ErrState says that bytes are no state of this version.
 var ErrState = errors.New("not a state of a queue of this version")
@@ -26,7 +26,8 @@ var ErrState = errors.New("not a state of a queue of this version")
 // Blank reports that the queue remembers nothing: a new one answers the same.
 func (q *Queue) Blank() bool {
 	return len(q.entries)+len(q.bound)+len(q.pace.taken) == 0 && q.chain.blank() &&
-		max(q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.unparked, q.doubt.seq) == 0
+		max(q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.unparked, q.wide, q.doubt.seq) == 0 &&
+		q.left.IsZero()
 }
 
 // AppendState appends the state of the queue to b and gives the result. The same state gives the same bytes. Rules, postponed
@@ -39,7 +40,8 @@ func (q *Queue) AppendState(b []byte) []byte {
 	w.uint(uint64(w.base))
 	w.time(q.latest)
 	w.time(q.trimmed)
-	for _, n := range []uint64{q.floor, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.unparked} {
+	w.time(q.left)
+	for _, n := range []uint64{q.floor, q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.unparked, q.wide} {
 		w.uint(n)
 	}
 	w.uint(q.doubt.upTo)
@@ -87,8 +89,8 @@ func DecodeState(b []byte, rules Rules) (*Queue, error) {
 	}
 	q := New(r.text(), rules)
 	r.base = int64(min(r.uint(), 1<<40))
-	q.latest, q.trimmed = r.time(), r.time()
-	for _, n := range []*uint64{&q.floor, &q.opened, &q.closed, &q.paused, &q.resumed, &q.draining, &q.parked, &q.unparked} {
+	q.latest, q.trimmed, q.left = r.time(), r.time(), r.time()
+	for _, n := range []*uint64{&q.floor, &q.opened, &q.closed, &q.paused, &q.resumed, &q.draining, &q.parked, &q.unparked, &q.wide} {
 		*n = r.uint()
 	}
 	q.doubt = doubt{upTo: r.uint(), seq: r.uint(), since: r.time()}

@@ -124,6 +124,71 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// Once the quiet is over, one start at a time is let through until the gateway takes something: it is known to work again.
+func TestHalfOpenLetsOneThroughAtATime(t *testing.T) {
+	t.Parallel()
+	p := newTape()
+	for i, id := range []string{"a", "b", "c", "d"} {
+		p.queued(msg{id: id, slot: uint8(i)})
+	}
+	p.started("a", 1)
+	p.at(15).unknown("a", 1)
+	q := p.queue(concurrent(3))
+	next := func() {
+		q.Apply(p.log[len(p.log)-1])
+	}
+	if !q.HalfOpen() || q.Held(after(74)) != HoldQuiet || q.Held(after(75)) != HoldNone {
+		t.Fatalf("half open %v, held by %q, then by %q", q.HalfOpen(), q.Held(after(74)), q.Held(after(75)))
+	}
+	p.at(75).started("b", 1)
+	next()
+	mustHold(t, q, "c", after(76), HoldConcurrency)
+	p.at(76).deferred("b", 1, 100, events.DispatchDeferred{Called: false})
+	next()
+	if !q.HalfOpen() {
+		t.Error("a call that was not made shows nothing")
+	}
+	p.at(80).started("c", 1)
+	next()
+	p.at(81).accepted("c", 1, "G-c")
+	next()
+	if q.HalfOpen() || q.Held(after(82)) != HoldNone {
+		t.Errorf("half open %v after an acceptance, held by %q", q.HalfOpen(), q.Held(after(82)))
+	}
+	p.at(82).started("b", 2)
+	next()
+	mustHold(t, q, "d", after(83), HoldNone)
+}
+
+// The newest park says whom it concerns.
+func TestParkedWide(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		scopes []string // of parks, or names of other events
+		want   bool
+	}{
+		{[]string{events.ParkGateway}, true},
+		{[]string{events.ParkInstance}, false},
+		{[]string{events.ParkInstance, events.ParkGateway}, true},
+		{[]string{events.ParkGateway, events.ParkInstance}, false},
+		{[]string{events.ParkGateway, "opened"}, false},
+		{[]string{events.ParkGateway, "closed"}, true},
+		{[]string{events.ParkGateway, "unparked", events.ParkGateway}, true},
+	} {
+		p := newTape()
+		for _, s := range c.scopes {
+			if s == events.ParkGateway || s == events.ParkInstance {
+				p.parked(s)
+			} else {
+				p.instance(s)
+			}
+		}
+		if got := p.queue(DefaultRules()).ParkedWide(); got != c.want {
+			t.Errorf("%v: %v", c.scopes, got)
+		}
+	}
+}
+
 func TestUnknownListsWhatLookUpsAskAbout(t *testing.T) {
 	t.Parallel()
 	p := newTape()

@@ -74,7 +74,9 @@ func judgeSender(a Answer) (Verdict, bool) {
 		return deferred(CauseRateLimited, ScopeInstance), true
 	case 503:
 		if code, _ := text(readEnvelope(a.Body).fields["code"]); code == "LICENSE_REQUIRED" {
-			return parked(CauseLicenseRequired, ScopeGateway), true
+			v := parked(CauseLicenseRequired, ScopeGateway)
+			v.FailCode = CodeRejected
+			return v, true
 		}
 	}
 	return Verdict{}, false

@@ -76,7 +76,7 @@ func TestJudgeFollowsTheTable(t *testing.T) {
 		{"500 property with more", CallSendText, "2.3.6", Answer{Status: 500, Body: []byte(wrapped(500, `"`+undefined+`find') x"`))}, unknown(CauseGatewayError)},
 		{"500 empty", CallSendText, "2.3.6", Answer{Status: 500}, unknown(CauseGatewayError)},
 		{"502 HTML", CallSendText, "2.3.6", Answer{Status: 502, Body: []byte("<html>")}, unknown(CauseGatewayError)},
-		{"503 licence", CallSendText, "2.4.0", Answer{Status: 503, Body: []byte(`{"error":"service not activated","code":"LICENSE_REQUIRED","register_url":"x"}`)}, parked(CauseLicenseRequired, ScopeGateway)},
+		{"503 licence", CallSendText, "2.4.0", Answer{Status: 503, Body: []byte(`{"error":"service not activated","code":"LICENSE_REQUIRED","register_url":"x"}`)}, Verdict{Outcome: Deferred, Scope: ScopeGateway, Code: CauseLicenseRequired, FailCode: CodeRejected, Park: true, Alert: true}},
 		{"503 else", CallSendText, "2.4.0", Answer{Status: 503, Body: []byte(`{"code":"X"}`)}, unknown(CauseGatewayError)},
 		{"504", CallSendText, "2.4.0", Answer{Status: 504}, unknown(CauseGatewayError)},
 		{"302", CallSendText, "", Answer{Status: 302}, Verdict{Outcome: Unknown, Scope: ScopeMessage, Code: CauseRedirected, Alert: true}},
@@ -84,7 +84,7 @@ func TestJudgeFollowsTheTable(t *testing.T) {
 		{"418", CallSendText, "", Answer{Status: 418}, unknown(CauseUnrecognised)},
 		{"state HTML", CallConnectionState, "", Answer{Status: 200, Body: []byte("<html>")}, failed(CauseUnreadable, ScopeMessage)},
 		{"presence 500", CallSendPresence, "2.3.6", Answer{Status: 500}, failed(CauseGatewayError, ScopeMessage)},
-		{"number check licence", CallWhatsAppNumbers, "2.4.0", Answer{Status: 503, Body: []byte(`{"code":"LICENSE_REQUIRED"}`)}, Verdict{Outcome: Failed, Scope: ScopeGateway, Code: CauseLicenseRequired, Park: true, Alert: true}},
+		{"number check licence", CallWhatsAppNumbers, "2.4.0", Answer{Status: 503, Body: []byte(`{"code":"LICENSE_REQUIRED"}`)}, Verdict{Outcome: Failed, Scope: ScopeGateway, Code: CauseLicenseRequired, FailCode: CodeRejected, Park: true, Alert: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

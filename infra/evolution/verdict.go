@@ -32,7 +32,8 @@ type Verdict struct {
 
 	// Code is an errorCode when Outcome is Refused, else a cause in snake_case; empty for a plain acceptance or answer.
 	Code string
-	// FailCode is the errorCode that ends the message where the instance is set to `fail` instead of waiting; empty when waiting is the only way.
+	// FailCode is the errorCode that ends the message where a dispatcher is set to fail by Code instead of waiting; empty when waiting is
+	// the only way.
 	FailCode string
 
 	// GatewayID is the key id of an accepted message, at most 100 bytes; receipts carry it. Empty with CauseNoGatewayID.

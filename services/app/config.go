@@ -72,6 +72,7 @@ type Config struct {
 	PresumedAfter  time.Duration   `help:"After deliverUntil, when an attempt still unknown is presumed to have failed." default:"10m" env:"PILOT_PRESUMED_AFTER"`
 	Quiet          time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
 	ProbeEvery     time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
+	FailOn         []string        `help:"Answers that fail a message instead of parking the sender until it can be used again: ${enum}." enum:"unauthorized,instance_unknown,license_required" env:"PILOT_FAIL_ON"`
 	LaneCap        int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
 	HookTimeout    time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
 	HookWaits      []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`

@@ -31,6 +31,7 @@ type actor struct {
 	kicks chan struct{}
 
 	turnTime atomic.Int64 // how long turns took of late, in nanoseconds
+	breaker  breaker
 
 	// Below: only the goroutine of run.
 	seen     map[string]time.Time // nonce of a foreign open start → when this process first read it (rule R4)
@@ -41,6 +42,7 @@ type actor struct {
 	lookFrom int // where the next look-up begins; of the one look-up under way
 	numbers  *numbers
 	probeAt  time.Time
+	probes   int        // in a row that did not end what holds it
 	fault    queue.Hold // complained about
 	restored restored
 	holds    *holds // brought to q
@@ -61,13 +63,6 @@ func (a *actor) fold(rec events.Recorded) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.q.Apply(rec)
-}
-
-// parked reports that the sender or its gateway is unusable.
-func (a *actor) parked() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.q.Parked()
 }
 
 // kick wakes the actor; it never blocks.
@@ -172,7 +167,10 @@ func (a *actor) next() bool {
 		return false
 	}
 	inst, ok := a.p.d.instance(a.id)
-	if !ok || a.p.d.gateways.parked(inst.GatewayURL) || a.p.d.catalog.Current() != nil {
+	if !ok || a.p.d.catalog.Current() != nil || now.Before(a.breaker.opensAt()) {
+		return false
+	}
+	if _, held := a.p.d.outages.held(inst.GatewayURL, a.id, now); held || !a.p.d.outages.known() {
 		return false
 	}
 	a.mu.Lock()
@@ -217,7 +215,6 @@ func (a *actor) nap() time.Duration {
 	now := a.p.d.set.Now()
 	a.mu.Lock()
 	wake := a.q.Wake(now)
-	shut := a.q.Parked() || a.q.Closed()
 	open := len(a.q.Open())
 	a.mu.Unlock()
 	nap := maxNap
@@ -227,8 +224,16 @@ func (a *actor) nap() time.Duration {
 		}
 	}
 	until(wake)
-	if shut {
-		until(a.probeAt)
+	if at, probes := a.probeNext(); probes {
+		until(at)
+	}
+	if at := a.breaker.opensAt(); at.After(now) {
+		until(at)
+	}
+	if inst, ok := a.p.d.instance(a.id); ok {
+		if at, held := a.p.d.outages.held(inst.GatewayURL, a.id, now); held {
+			until(at)
+		}
 	}
 	if open > 0 {
 		for _, at := range a.seen {

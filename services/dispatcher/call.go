@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -17,6 +18,7 @@ type outcome struct {
 	elapsed time.Duration
 	dueAt   time.Time // drawn once
 	alert   bool
+	cause   string // of a refusal that is one by setting only
 }
 
 // call makes the gateway call of an intent. The HTTP limit counts from the intent.
@@ -43,8 +45,19 @@ func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.
 	if res.NumberRefused {
 		a.secondForm(limited, client, inst, c.Digits, number, &out)
 	}
+	a.p.d.set.fail(&out)
 	out.dueAt = a.dueAt(j, out)
 	return out
+}
+
+// fail ends the message where the dispatcher is set to, instead of waiting for the sender or its gateway to be usable again.
+func (s Settings) fail(out *outcome) {
+	v := &out.verdict
+	if v.Outcome != evolution.Deferred || v.FailCode == "" || !slices.Contains(s.FailOn, v.Code) {
+		return
+	}
+	out.cause = v.Code
+	v.Outcome, v.Scope, v.Code, v.Park = evolution.Refused, evolution.ScopeMessage, v.FailCode, false
 }
 
 // secondForm takes the gateway's word that a number does not exist only when the number check refuses both ninth-digit forms.

@@ -85,8 +85,8 @@ func TestC1WrongBaseURLParksTheGateway(t *testing.T) {
 	for _, id := range ids {
 		deferred += r.count(id, events.TypeDispatchDeferred)
 	}
-	if deferred != 1 || d.gateways.parked(r.sim.URL()) {
-		t.Fatalf("%d deferred, still parked %v", deferred, d.gateways.parked(r.sim.URL()))
+	if deferred != 1 || d.outages.count() != 0 {
+		t.Fatalf("%d deferred, %d gateways parked", deferred, d.outages.count())
 	}
 }
 

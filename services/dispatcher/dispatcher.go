@@ -43,6 +43,7 @@ type Dispatcher struct {
 	catalog  Catalog
 	keys     Keys
 	gateways *gateways
+	outages  *outages
 	log      zerolog.Logger
 	metrics  *Metrics
 	faultsMu sync.Mutex
@@ -98,8 +99,13 @@ func New(c Config) *Dispatcher {
 		key, err := d.keys.OpenSecret(ctx, inst.ID, inst.GatewayKey)
 		return string(key), err
 	}, c.Gateway)
+	d.outages = newOutages(func(id string) string {
+		inst, _ := d.instance(id)
+		return inst.GatewayURL
+	}, d.behind, d.set.ResumeSpread)
 	for n, log := range c.Logs {
 		d.parts = append(d.parts, newPartition(d, events.Partition(n), log))
+		d.outages.unread[events.Partition(n)] = true
 	}
 	return d
 }
@@ -112,6 +118,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range d.parts {
 		g.Go(func() error { p.serve(ctx); return nil })
+		g.Go(func() error { d.followParks(ctx, p); return nil })
 	}
 	g.Go(func() error { return d.members.announce(ctx) })
 	g.Go(func() error { return d.members.watch(ctx) })
@@ -125,6 +132,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 				return nil
 			case <-changes:
 				d.holds.Store(readHolds(d.catalog))
+				d.outages.moved(d.set.Now())
 				d.wakeAll(ctx)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"pilotstatus.dev/infra/evolution"
 )
 
-// gateways keeps one client per gateway and key, and which gateways are unusable.
+// gateways keeps one client per gateway and key.
 type gateways struct {
 	open  func(ctx context.Context, inst events.Instance) (string, error) // unseals the apikey of an instance
 	build func(url, key string) (*evolution.Client, error)
@@ -21,13 +20,12 @@ type gateways struct {
 	mu      sync.Mutex
 	clients map[string]*evolution.Client // by URL and hash of the key
 	sealed  map[string]string            // by instance and sealed key → name in clients
-	held    map[string]string            // URL → instance whose probe resumes it
 }
 
 func newGateways(open func(context.Context, events.Instance) (string, error), build func(url, key string) (*evolution.Client, error)) *gateways {
 	return &gateways{
 		open: open, build: build,
-		clients: map[string]*evolution.Client{}, sealed: map[string]string{}, held: map[string]string{},
+		clients: map[string]*evolution.Client{}, sealed: map[string]string{},
 	}
 }
 
@@ -76,43 +74,6 @@ func learnVersion(ctx context.Context, c *evolution.Client) {
 }
 
 const versionLimit = 3 * time.Second
-
-func (g *gateways) park(url, instance string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.held[url] = instance
-}
-
-func (g *gateways) resume(url string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.held, url)
-}
-
-// resumeBy lets go of the gateway that an instance held, once the instance itself is held no more (an operator resumed it).
-func (g *gateways) resumeBy(instance string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for url, by := range g.held {
-		if by == instance {
-			delete(g.held, url)
-		}
-	}
-}
-
-// keep forgets which gateways are unusable, but for those whose probing instance this process owns: nobody would resume the others.
-func (g *gateways) keep(owns func(instance string) bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maps.DeleteFunc(g.held, func(_, instance string) bool { return !owns(instance) })
-}
-
-func (g *gateways) parked(url string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.held[url]
-	return ok
-}
 
 func (g *gateways) close() {
 	g.mu.Lock()

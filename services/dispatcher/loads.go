@@ -123,9 +123,11 @@ func (p *partition) report(now time.Time) forecast.Report {
 		r.Dispatcher, r.Serving = v.self, v.serving[p.n]
 	}
 	for id, l := range r.Instances {
-		if inst, ok := p.d.instance(id); ok && p.d.gateways.parked(inst.GatewayURL) {
-			l.Held = true
-			r.Instances[id] = l
+		if inst, ok := p.d.instance(id); ok {
+			if at, held := p.d.outages.held(inst.GatewayURL, id, now); held && at.IsZero() {
+				l.Held = true
+				r.Instances[id] = l
+			}
 		}
 	}
 	return r

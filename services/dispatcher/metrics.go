@@ -20,6 +20,7 @@ type Metrics struct {
 	working prometheus.Gauge
 
 	stopped   *prometheus.GaugeVec
+	gateways  prometheus.Gauge
 	snapshots *prometheus.CounterVec
 }
 
@@ -56,6 +57,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		working: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_instances", Help: "Instances that this process has work for just now.",
 		}),
+		gateways: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pilot_dispatcher_gateways_parked", Help: "Gateways that are unusable: every instance behind them waits.",
+		}),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_partition_stopped", Help: "1 while nothing is sent because the log cannot be followed or trusted.",
 		}, []string{"partition"}),
@@ -64,7 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.members, m.parts, m.working, m.stopped, m.snapshots)
+		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.members, m.parts, m.working, m.gateways, m.stopped, m.snapshots)
 	}
 	return m
 }

@@ -85,7 +85,6 @@ func (d *Dispatcher) follow(ctx context.Context) error {
 			leads := d.leads()
 			d.log.WithLevel(changeLevel(leads != said)).Ints("partitions", serving).Int("dispatchers", v.members).Bool("leading", leads).Msg("serving")
 			said = leads
-			d.gateways.keep(d.owns) // whoever works for an instance next parks by what it meets itself
 			d.metrics.roster(v)
 			for _, p := range d.parts {
 				p.owners(ctx)

@@ -2,56 +2,160 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/infra/evolution"
 )
 
-// park records that the sender is unusable; its messages wait for their deadline. A gateway that is unusable holds every
-// instance behind it, in this process.
-func (a *actor) park(ctx context.Context, v evolution.Verdict) {
-	a.append(ctx, a.instanceEvent(events.TypeInstanceParked, "parked",
-		events.InstanceChanged{By: source, Reason: v.Code, Scope: string(v.Scope)}))
-	if inst, ok := a.p.d.instance(a.id); ok && v.Scope == evolution.ScopeGateway {
-		a.p.d.gateways.park(inst.GatewayURL, a.id)
+// causeAnswers is why the park of a whole gateway becomes one of the instance alone.
+const causeAnswers = "gateway_answers"
+
+// park records that the sender is unusable; its messages wait for their deadline. A gateway that is unusable holds every instance
+// behind it, whichever dispatcher works for it. So does one that refused the keys of three instances within a minute.
+func (a *actor) park(ctx context.Context, inst events.Instance, v evolution.Verdict) {
+	now := a.p.d.set.Now()
+	if v.Scope == evolution.ScopeInstance && v.Code == evolution.CauseUnauthorized &&
+		a.p.d.outages.refused(inst.GatewayURL, a.id, v.Code, now)+1 >= escalateAfter {
+		v.Scope = evolution.ScopeGateway
 	}
-	a.probeAt = a.p.d.set.Now().Add(a.p.d.set.ProbeEvery)
+	wide := v.Scope == evolution.ScopeGateway
+	if _, held := a.p.d.outages.prober(inst.GatewayURL); held && wide {
+		return // it is known, and somebody asks when it is back
+	}
+	a.mu.Lock()
+	known := a.q.Parked() && (!wide || a.q.ParkedWide())
+	a.mu.Unlock()
+	if known {
+		return
+	}
+	a.record(ctx, events.TypeInstanceParked, "parked", v.Code, string(v.Scope))
+	a.probes, a.probeAt = 0, now.Add(a.probeWait())
 	a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
+}
+
+// record appends what happened to the instance.
+func (a *actor) record(ctx context.Context, wire, name, reason, scope string) {
+	a.append(ctx, a.instanceEvent(wire, name, events.InstanceChanged{By: source, Reason: reason, Scope: scope}))
+}
+
+// probeWait draws the wait before the next probe: of an instance it doubles each time, of a gateway, for which one instance asks, it does
+// not. The jitter keeps a thousand instances from asking together.
+func (a *actor) probeWait() time.Duration {
+	d := a.p.d.set.ProbeEvery
+	if !a.parkedWide() {
+		d = max(d, min(a.p.d.set.ProbeMax, d<<min(a.probes, 16)))
+	}
+	return d/2 + time.Duration(a.p.d.draw()*float64(d/2))
+}
+
+func (a *actor) parkedWide() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.q.ParkedWide()
+}
+
+// probeNext gives when the instance is to be probed. false: nothing holds it, or another instance asks for the gateway of both.
+func (a *actor) probeNext() (time.Time, bool) {
+	a.mu.Lock()
+	shut := a.q.Parked() || a.q.Closed()
+	a.mu.Unlock()
+	if !shut {
+		return time.Time{}, false
+	}
+	if inst, ok := a.p.d.instance(a.id); ok {
+		if by, held := a.p.d.outages.prober(inst.GatewayURL); held && by != a.id {
+			return time.Time{}, false
+		}
+	}
+	return a.probeAt, true
 }
 
 // probe asks whether an instance that is parked, or that the gateway called closed, is connected again, and opens it when it is:
 // the word that it is may have been lost.
 func (a *actor) probe(ctx context.Context) {
 	now := a.p.d.set.Now()
-	a.mu.Lock()
-	parked, closed := a.q.Parked(), a.q.Closed()
-	a.mu.Unlock()
-	if !parked {
-		a.p.d.gateways.resumeBy(a.id)
-	}
-	if !parked && !closed {
+	at, ok := a.probeNext()
+	if !ok || now.Before(at) {
 		return
 	}
-	if now.Before(a.probeAt) {
-		return
-	}
-	a.probeAt = now.Add(a.p.d.set.ProbeEvery)
 	inst, ok := a.p.d.instance(a.id)
-	if !ok {
+	wide := a.parkedWide()
+	a.probeAt = now.Add(a.probeWait())
+	if !ok || (!wide && !a.p.d.outages.mayProbe(inst.GatewayURL, now)) {
 		return
 	}
-	client, err := a.p.d.gateways.client(ctx, inst)
+	asked := inst
+	if wide {
+		asked = a.p.d.another(inst, a.probes)
+	}
+	a.probes++
+	client, err := a.p.d.gateways.client(ctx, asked)
 	if err != nil {
 		a.log.Warn().Err(err).Msg("open gateway")
 		return
 	}
 	var state evolution.State
-	a.meanwhile(ctx, func() { state, err = client.ConnectionState(ctx, inst.Name) })
-	if err != nil || state != evolution.StateOpen {
+	a.meanwhile(ctx, func() { state, err = client.ConnectionState(ctx, asked.Name) })
+	switch {
+	case asked.ID == a.id && err == nil && state == evolution.StateOpen:
+		a.record(ctx, events.TypeInstanceOpened, "opened", "probe", "")
+		a.probes = 0
+		a.log.Info().Msg("resumed after a probe")
+	case wide && usable(err): // the others go on; this one is asked for itself from now on
+		a.record(ctx, events.TypeInstanceParked, "parked", causeAnswers, events.ParkInstance)
+		a.probes, a.probeAt = 0, now
+		a.log.Info().Msg("gateway resumed after a probe")
+	default:
 		a.log.Debug().Err(err).Str("state", string(state)).Msg("probe")
+	}
+}
+
+// usable reports that the gateway gave an answer that only one in use gives, whatever it says of the instance.
+func usable(err error) bool {
+	var f *evolution.Failure
+	return err == nil || (errors.As(err, &f) && f.Verdict.Code == evolution.CauseInstanceUnknown)
+}
+
+// another gives the instance that is asked for the whole gateway at the n-th probe: first the one that asks, then the others in turn,
+// since its own key may be what the gateway refuses.
+func (d *Dispatcher) another(inst events.Instance, n int) events.Instance {
+	all := []events.Instance{inst}
+	d.catalog.Read(func(c *catalog.Catalog) {
+		for _, i := range c.Instances() {
+			if i.GatewayURL == inst.GatewayURL && i.ID != inst.ID {
+				all = append(all, i)
+			}
+		}
+	})
+	return all[n%len(all)]
+}
+
+// behind counts the instances of a gateway.
+func (d *Dispatcher) behind(url string) (n int) {
+	d.catalog.Read(func(c *catalog.Catalog) {
+		for _, i := range c.Instances() {
+			if i.GatewayURL == url {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// free wakes the instances of a gateway that can be used again; "" is none.
+func (d *Dispatcher) free(ctx context.Context, url string) {
+	if url == "" {
 		return
 	}
-	a.append(ctx, a.instanceEvent(events.TypeInstanceOpened, "opened", events.InstanceChanged{By: source, Reason: "probe"}))
-	a.p.d.gateways.resume(inst.GatewayURL)
-	a.log.Info().Msg("resumed after a probe")
+	d.log.Info().Str("gateway", url).Msg("gateway can be used again")
+	for _, p := range d.parts {
+		for _, a := range p.all() {
+			if inst, ok := d.instance(a.id); ok && inst.GatewayURL == url {
+				p.wake(ctx, a)
+			}
+		}
+	}
 }

@@ -144,9 +144,6 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 		}
 		a := p.actor(addr.Instance)
 		a.fold(rec)
-		if addr.Group == events.GroupInstance && !a.parked() { // opened or resumed, by whomever
-			p.d.gateways.resumeBy(a.id)
-		}
 		touched[a] = struct{}{}
 		p.loads.touch(a)
 		if _, mine := p.own.Load(rec.Nonce); mine && rec.Nonce != "" {

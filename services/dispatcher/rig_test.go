@@ -203,6 +203,7 @@ type order struct {
 	deliverAt time.Time
 	window    time.Duration
 	recipient string // its hash
+	instance  string // instanceID when empty
 }
 
 // accept appends a queued event, as the API does, and gives the message id.
@@ -220,6 +221,9 @@ func (r *rig) accept(o order) string {
 	if o.window == 0 {
 		o.window = time.Minute
 	}
+	if o.instance == "" {
+		o.instance = instanceID
+	}
 	c := template.Content{Body: o.text}
 	if o.content != nil {
 		c = *o.content
@@ -235,7 +239,7 @@ func (r *rig) accept(o order) string {
 		at = o.deliverAt
 	}
 	ev := events.Event{
-		Address: events.QueuedSubject(r.p, events.Lane{Instance: instanceID, Class: o.class, Tenant: o.tenant}),
+		Address: events.QueuedSubject(r.p, events.Lane{Instance: o.instance, Class: o.class, Tenant: o.tenant}),
 		Envelope: events.Envelope{
 			ID: id, Type: events.TypeMessageQueued, Source: "pilot/test", Time: now, Subject: id, TenantID: o.tenant,
 			DeliverAt: o.deliverAt, DeliverUntil: at.Add(o.window),

@@ -23,7 +23,13 @@ type Settings struct {
 	LookUpMax   time.Duration   // longest wait between look-ups; 10 min
 	LookUpLimit time.Duration   // of one look-up; 10 s
 
-	ProbeEvery   time.Duration // of a parked instance; 5 s
+	ProbeEvery time.Duration // the first probe of a parked instance, and each of an unusable gateway; 5 s
+	// FailOn names causes (CauseUnauthorized, CauseInstanceUnknown, CauseLicenseRequired) that fail a message instead of parking the
+	// sender or its gateway, by which it would wait for its deadline. None by default.
+	FailOn       []string
+	ProbeMax     time.Duration // longest wait between probes of an instance; 30 s
+	ResumeSpread time.Duration // over which at most the instances of a gateway begin again; 5 s
+	BreakerCheck time.Duration // within which the number check is answered before an instance is used again after a call without an answer; 3 s
 	LaneCap      int           // lane consumers per partition, of all dispatchers together; 250
 	LaneWait     time.Duration // for the head of a lane before it is read by direct get; 250 ms
 	LaneIdle     time.Duration // after which an unused lane is let go; 30 s
@@ -63,6 +69,9 @@ func (s Settings) withDefaults() Settings {
 		{&s.LookUpMax, 10 * time.Minute},
 		{&s.LookUpLimit, 10 * time.Second},
 		{&s.ProbeEvery, 5 * time.Second},
+		{&s.ProbeMax, 30 * time.Second},
+		{&s.ResumeSpread, 5 * time.Second},
+		{&s.BreakerCheck, 3 * time.Second},
 		{&s.LaneWait, 250 * time.Millisecond},
 		{&s.LaneIdle, 30 * time.Second},
 		{&s.MaxTailLag, 200 * time.Millisecond},

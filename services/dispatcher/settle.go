@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // settle appends the outcome of an attempt. It is retried until it is in the log or the process ends, and nothing else of
 // this instance is taken meanwhile; what the fence refuses is decided anew from the fold (rule R1).
-func (a *actor) settle(ctx context.Context, j job, s *intent, out outcome) {
+func (a *actor) settle(ctx context.Context, inst events.Instance, j job, s *intent, out outcome) {
 	wait := backoff.NewExponentialBackOff()
 	wait.MaxInterval = 5 * time.Second
 	for ctx.Err() == nil {
@@ -31,8 +32,9 @@ func (a *actor) settle(ctx context.Context, j job, s *intent, out outcome) {
 		a.append(ctx, a.evidence(events.TypeEvidenceAnomaly, "anomaly", j, &events.EvidenceAnomaly{Kind: events.AnomalyJIDMismatch}))
 	}
 	if out.verdict.Park && out.verdict.Outcome == evolution.Deferred {
-		a.park(ctx, out.verdict)
+		a.park(ctx, inst, out.verdict)
 	}
+	a.felt(ctx, inst, out)
 }
 
 // outcome says what the fold allows to be appended of an outcome.
@@ -114,7 +116,7 @@ func (a *actor) outcomeEvent(j job, out outcome) events.Event {
 		return ev
 	case v.Outcome == evolution.Refused && out.called:
 		return a.event(events.TypeDispatchRefused, "refused", j.message(), j.lane.Tenant, j.attempt,
-			&events.DispatchRefused{Code: events.ErrorCode(v.Code), Cause: v.Code, HTTPStatus: out.result.Status, ElapsedMS: ms})
+			&events.DispatchRefused{Code: events.ErrorCode(v.Code), Cause: cmp.Or(out.cause, v.Code), HTTPStatus: out.result.Status, ElapsedMS: ms})
 	case v.Outcome == evolution.Unknown && out.called:
 		return a.event(events.TypeDispatchUnknown, "unknown", j.message(), j.lane.Tenant, j.attempt,
 			&events.DispatchUnknown{Cause: v.Code, HTTPStatus: out.result.Status, ElapsedMS: ms})

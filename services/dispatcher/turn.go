@@ -31,6 +31,11 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		a.postpone(j, postponeFor)
 		return
 	}
+	works := true
+	a.meanwhile(ctx, func() { works = a.answers(ctx, client, inst, content.Digits) })
+	if !works {
+		return
+	}
 	var number resolved
 	var verdict numberVerdict
 	a.meanwhile(ctx, func() { number, verdict = a.number(ctx, client, inst, content.Digits) })
@@ -51,7 +56,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	failpoint.Hit("dispatcher.after_intent")
 	out := a.call(ctx, client, inst, s, content, number.number)
 	failpoint.Hit("dispatcher.before_outcome")
-	a.settle(ctx, j, s, out)
+	a.settle(ctx, inst, j, s, out)
 	failpoint.Hit("dispatcher.before_ack")
 }
 
