@@ -100,7 +100,7 @@ func (o *outages) drop(id string, old park, now time.Time) (free string) {
 }
 
 // moved looks again where the parked instances are, after a change of the catalog. What an instance that moved, or is gone, held is free.
-func (o *outages) moved(now time.Time) (free []string) {
+func (o *outages) moved(now time.Time) {
 	o.mu.Lock()
 	moved := map[string]park{}
 	for id, p := range o.parks {
@@ -110,11 +110,8 @@ func (o *outages) moved(now time.Time) (free []string) {
 	}
 	o.mu.Unlock()
 	for id, p := range moved {
-		if url := o.learn(id, true, p, now); url != "" {
-			free = append(free, url)
-		}
+		o.learn(id, true, p, now)
 	}
-	return free
 }
 
 // held reports whether nothing behind the gateway may start: it is unusable, or it has just come back and the turn of this instance to begin
