@@ -40,7 +40,8 @@ type Settings struct {
 	Backlog   int           // messages of MARKETING that an OTP overtakes
 	Events    int           // of a large log
 	Scheduled int           // messages of the scheduled figure
-	Binary    string        // this program: what works on a large log is measured in processes of its own
+	Resting   int           // instances of the resting figure
+	Binary    string        // this program: what is measured in processes of its own is started from it
 }
 
 func (s Settings) wants(figures ...string) bool {
@@ -80,6 +81,8 @@ func Run(ctx context.Context, dir string, s Settings, out io.Writer, log zerolog
 		{"sent", sent, s.wants(Accept, Idle, Delivered)},
 		{"thousand", thousand, s.wants(Thousand)},
 		{"fairness", fairness, s.wants(Fairness)},
+		{"resting", resting, s.wants(Resting)},
+		{"failover", failover, s.wants(Failover)},
 		{"start", start, s.wants(Start)},
 		{"scheduled", scheduled, s.wants(Scheduled)},
 		{"views", views, s.wants(Rebuild, Audit)},

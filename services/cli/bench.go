@@ -11,7 +11,7 @@ import (
 )
 
 type benchCmd struct {
-	Figures   []string      `help:"What is measured: ${enum}. The last four work on a log of their own." enum:"accept,idle,delivered,fairness,thousand,start,scheduled,rebuild,audit" default:"accept,idle,delivered,fairness"`
+	Figures   []string      `help:"What is measured: ${enum}. The last four work on a log of their own." enum:"accept,idle,delivered,fairness,thousand,resting,failover,start,scheduled,rebuild,audit" default:"accept,idle,delivered,fairness"`
 	Events    int           `help:"Events of the log that start, rebuild and audit work on: pending messages for start." default:"1000000"`
 	Scheduled int           `help:"Messages of the scheduled figure, over 90 days." default:"100000"`
 	Clients   int           `help:"Parallel clients." default:"32"`
@@ -20,6 +20,7 @@ type benchCmd struct {
 	Accept    time.Duration `help:"How long acceptance is measured." default:"5s"`
 	Idle      int           `help:"Messages of the idle figure." default:"300"`
 	Backlog   int           `help:"Messages of MARKETING that an OTP overtakes, in the fairness figures." default:"100000"`
+	Resting   int           `help:"Instances of the resting figure." default:"10000"`
 	Dir       string        `help:"Directory on the disk to measure; empty is a temporary one." type:"path"`
 	Profile   string        `help:"File for a CPU profile of the run." type:"path"`
 	LogLevel  string        `help:"Least level that is logged." enum:"debug,info,warn,error" default:"error" env:"PILOT_LOG_LEVEL"`
@@ -52,7 +53,7 @@ func (c *benchCmd) Run(s *session) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	return bench.Run(s.ctx, dir, bench.Settings{
-		Figures: c.Figures, Events: c.Events, Scheduled: c.Scheduled, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
+		Figures: c.Figures, Events: c.Events, Scheduled: c.Scheduled, Resting: c.Resting, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
 		Backlog: c.Backlog,
 	}, s.stdout, logger(c.LogLevel, "console", s.stderr))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -12,6 +11,7 @@ import (
 	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/topology"
+	"pilotstatus.dev/services/dispatcher"
 )
 
 // crewDraws bounds how often the other dispatcher is started until the armed one has what it is to be hit at: they share the
@@ -53,33 +53,21 @@ func (t *trial) reaches(r roster.Roster, id string) bool {
 }
 
 // crew waits until two dispatchers work in every partition, and gives them with the id of one of them.
-func (d *deployment) crew(ctx context.Context, of *process) (r roster.Roster, id string, err error) {
+func (d *deployment) crew(ctx context.Context, of *process) (roster.Roster, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	leases := eventlog.NewLeases(d.platform.Events(), topology.Deployment{Partitions: partitions})
 	for {
-		live, err := leases.Owners(ctx, roster.Prefix)
+		r, err := dispatcher.Live(ctx, leases)
 		if err != nil {
-			return roster.Roster{}, "", fmt.Errorf("ask which dispatchers live: %w", err)
+			return roster.Roster{}, "", err
 		}
-		members, working := make([]roster.Member, 0, len(live)), 0
-		for _, said := range live {
-			m, err := roster.Decode([]byte(said))
-			if err != nil {
-				return roster.Roster{}, "", err
-			}
-			if members = append(members, m); len(m.Serves) == partitions {
-				working++
-			}
-		}
-		own := slices.IndexFunc(members, func(m roster.Member) bool {
-			return strings.Contains(m.ID, fmt.Sprintf("-%d-", of.cmd.Process.Pid))
-		})
-		if working == 2 && len(members) == 2 && own >= 0 {
-			return roster.Of(members...), members[own].ID, nil
+		waits := slices.ContainsFunc(r.Members(), func(m roster.Member) bool { return len(m.Serves) < partitions })
+		if id, ok := dispatcher.OfProcess(r, of.cmd.Process.Pid); ok && !waits && len(r.Members()) == 2 {
+			return r, id, nil
 		}
 		if !await.Elapsed(ctx, 100*time.Millisecond) {
-			return roster.Roster{}, "", fmt.Errorf("two dispatchers do not work side by side: %v: %w", live, context.Cause(ctx))
+			return roster.Roster{}, "", fmt.Errorf("two dispatchers do not work side by side: %v: %w", r.Members(), context.Cause(ctx))
 		}
 	}
 }

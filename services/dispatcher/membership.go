@@ -172,7 +172,8 @@ func (m *membership) see(there map[string]roster.Member) {
 	case !lives:
 		changed = changed || !m.until.IsZero()
 		m.until = time.Time{}
-	case !mine: // an old word of this process, or another's about it
+	case me.Beat == m.heard: // nothing new: another one spoke
+	case !mine: // another's word about this process, or one that it said before what was heard
 		m.tell()
 	default:
 		m.heard, m.until, m.unheard = me.Beat, at.Add(m.d.set.LeaseTTL), time.Time{}

@@ -187,7 +187,7 @@ func (a *actor) overdue() bool {
 func (p *partition) sweep(ctx context.Context) {
 	for await.Elapsed(ctx, p.d.set.EndMargin/2) {
 		for _, a := range p.all() {
-			if !a.owned() && a.overdue() {
+			if a.busy() && !a.owned() && a.overdue() {
 				p.wake(ctx, a)
 			}
 		}

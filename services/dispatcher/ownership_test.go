@@ -215,6 +215,34 @@ func TestStolenLeaseIsTakenBack(t *testing.T) {
 	awaitOwner(t, robbed)
 }
 
+// Dispatchers that hear each other say no more than that they live: each answered the other's word with one of its own, some hundred
+// times a second.
+func TestMembersSpeakOnceASecond(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	beats := func() (n uint64) {
+		live, err := Live(t.Context(), r.leases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range live.Members() {
+			n += m.Beat
+		}
+		return n
+	}
+	for _, id := range []string{"d-1", "d-2"} {
+		set := quick()
+		set.ID = id
+		d, _ := r.run(set)
+		eventually(t, id+" works", d.Leading, nil)
+	}
+	before := beats()
+	<-time.After(2500 * time.Millisecond) // in which little may happen
+	if n := beats() - before; n < 2 || n > 8 {
+		t.Errorf("two dispatchers spoke %d times in 2.5 s", n)
+	}
+}
+
 // An instance without work has no goroutine and no lane, and its dispatcher reports none for it.
 func TestAnInstanceWithoutWorkRests(t *testing.T) {
 	t.Parallel()
