@@ -37,6 +37,7 @@ type Message struct {
 	ExternalMessageID *string `json:"externalMessageId" doc:"WhatsApp's id; null until one is known."`
 	ErrorCode         *string `json:"errorCode" doc:"Why it FAILED."`
 	ErrorMessage      *string `json:"errorMessage" doc:"The same for a person; fixed per errorCode."`
+	AckOverdue        bool    `json:"ackOverdue,omitempty" doc:"True while the message was handed over to WhatsApp and no acknowledgement came in time; it is not sent again."`
 	Attempts          int     `json:"attempts" minimum:"0" doc:"Tries to call the gateway."`
 }
 
@@ -109,7 +110,7 @@ func (a *API) messageBody(ctx context.Context, m MessageView) (Message, error) {
 		DeliverAt: stampOrNull(m.DeliverAt), DeliverUntil: stampOrNull(m.DeliverUntil), SentAt: stampOrNull(m.SentAt),
 		DeliveredAt: stampOrNull(m.DeliveredAt), ReadAt: stampOrNull(m.ReadAt), FailedAt: stampOrNull(m.FailedAt),
 		CanceledAt: stampOrNull(m.CanceledAt), ExternalMessageID: orNull(m.GatewayID), ErrorCode: orNull(string(m.ErrorCode)),
-		ErrorMessage: orNull(failureText(m.ErrorCode)), Attempts: m.Attempts,
+		ErrorMessage: orNull(failureText(m.ErrorCode)), AckOverdue: m.AckOverdue, Attempts: m.Attempts,
 	}, nil
 }
 

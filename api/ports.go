@@ -201,6 +201,7 @@ type MessageView struct {
 	SourceNumber  string
 	GatewayID     string // WhatsApp id
 	Stage         events.Stage
+	AckOverdue    bool // DISPATCHED, and no receipt came in time
 	Attempts      int
 	ErrorCode     events.ErrorCode
 	Sealed        events.Sealed // Blob empty when erased

@@ -50,6 +50,24 @@ func TestC2Case30ReadOnly(t *testing.T) {
 	}
 }
 
+// Overdue is a remark: the stage stays, nobody is told, and any receipt or end takes it away, wherever in the log it stands.
+func TestC1Case18AckOverdue(t *testing.T) {
+	t.Parallel()
+	v := sentOut(ackOverdue(13))
+	if v.Stage != events.StageDispatched || !v.AckOverdue || v.Status() != events.StatusQueued || len(v.Transitions) != 0 {
+		t.Errorf("%+v", v)
+	}
+	for _, after := range []events.Recorded{receipt(15, "sent"), receipt(15, "read"), receipt(15, "failed"), notConfirmed(15)} {
+		early := after
+		early.Position.Sequence = 13
+		for _, v := range []View{sentOut(ackOverdue(14), after), sentOut(early, ackOverdue(14))} {
+			if v.AckOverdue {
+				t.Errorf("%s: %+v", after.Type, v)
+			}
+		}
+	}
+}
+
 func TestC2Case31EditsMoveNothing(t *testing.T) {
 	t.Parallel()
 	v := sentOut(receipt(13, "read"), receipt(14, "sent"), rec(15, "receipt.deleted.v1", 0, nil))

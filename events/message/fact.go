@@ -13,6 +13,7 @@ var kinds = map[string]Kind{
 	events.NameOf(events.TypeReceiptRead): KindRead, events.NameOf(events.TypeReceiptFailed): KindFailed,
 	events.NameOf(events.TypeMessageDeliveryUnconfirmed): KindNotConfirmed, events.NameOf(events.TypeMessageErased): KindErased,
 	events.NameOf(events.TypeMessageRetryRequested): KindRetryRequested,
+	events.NameOf(events.TypeEvidenceAckOverdue):    KindAckOverdue,
 }
 
 func isQueued(rec events.Recorded) bool {

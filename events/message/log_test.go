@@ -100,6 +100,10 @@ func notConfirmed(seq uint64) events.Recorded {
 	return rec(seq, events.TypeMessageDeliveryUnconfirmed, 0, &events.MessageDeliveryUnconfirmed{WindowDays: 7})
 }
 
+func ackOverdue(seq uint64) events.Recorded {
+	return rec(seq, events.TypeEvidenceAckOverdue, 0, &events.EvidenceAckOverdue{AfterMS: 900_000})
+}
+
 // stranger draws an event that says nothing of the message: of another message, of an instance, of a type not known here.
 func stranger(t *rapid.T, seq uint64) events.Recorded {
 	switch rapid.IntRange(0, 6).Draw(t, "stranger") {
@@ -189,6 +193,7 @@ func legalLog(t *rapid.T) []events.Recorded {
 		}
 		if s.Accepted || s.Proved {
 			can(func() events.Recorded { return notConfirmed(seq) })
+			can(func() events.Recorded { return ackOverdue(seq) })
 		}
 		can(func() events.Recorded { return stranger(t, seq) })
 		can(func() events.Recorded { return rec(seq, events.TypeMessageErased, 0, &events.MessageErased{}) })
@@ -224,6 +229,7 @@ func anyLog(t *rapid.T) []events.Recorded {
 			func() events.Recorded { return receipt(seq, "read") },
 			func() events.Recorded { return receipt(seq, "failed") },
 			func() events.Recorded { return notConfirmed(seq) },
+			func() events.Recorded { return ackOverdue(seq) },
 			func() events.Recorded { return queuedEvent(seq) },
 			func() events.Recorded { return stranger(t, seq) },
 		}).Draw(t, "fact")

@@ -127,7 +127,7 @@ func (w *walk) failure(f Fact) (events.ErrorCode, bool) {
 	}
 }
 
-// setTime keeps the first time of each receipt; both times of a late pair are kept, none is invented.
+// setTime keeps the first time of each receipt, both of a late pair and none that is invented, and what changes no stage.
 func setTime(v *View, f Fact) {
 	first := func(t *time.Time) {
 		if t.IsZero() {
@@ -143,6 +143,8 @@ func setTime(v *View, f Fact) {
 		first(&v.ReadAt)
 	case KindErased:
 		v.Erased = true
+	case KindAckOverdue:
+		v.AckOverdue = true
 	default:
 	}
 }

@@ -28,6 +28,7 @@ const (
 	KindNotConfirmed
 	KindErased
 	KindRetryRequested
+	KindAckOverdue
 )
 
 // Fact is one event of a message, reduced to what folds need. Seq orders facts; the order in which they arrive means nothing.

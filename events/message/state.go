@@ -79,6 +79,7 @@ type View struct {
 	Presumed     bool // the end is presumed: an attempt may have had an effect
 	Corrected    bool // it was FAILED or CANCELED, and a receipt proved otherwise
 	Erased       bool
+	AckOverdue   bool   // the gateway took it and no receipt came in time; there still is none
 	Refunded     bool   // no attempt can have had an effect: it does not count in a plan's limit
 	RefundedSeq  uint64 // of the fact since which Refunded is what it is; 0 while it never was true
 	Transitions  []Transition
@@ -107,6 +108,7 @@ func (s State) View() View {
 			v.Refunded, v.RefundedSeq = now, f.Seq
 		}
 	}
+	v.AckOverdue = v.AckOverdue && v.Stage == events.StageDispatched
 	v.Attempts = len(w.sum.Attempts)
 	v.GatewayID = w.sum.GatewayID
 	v.DispatchedAt = w.sum.LeftAt

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,7 +28,24 @@ func (l *Log) Append(ctx context.Context, ev events.Event) (Ack, error) {
 	if err != nil {
 		return Ack{}, fmt.Errorf("append event: %w", err)
 	}
-	return l.appendWire(ctx, wire)
+	return l.appendWire(ctx, wire, nil)
+}
+
+// AppendSeen is Append for a decision made on what stood under filter up to seen, the last sequence there, 0 for none. Where more
+// has come since, the server refuses it: *Refused without Last; a try before, whose acknowledgement was lost, may be stored. A cluster
+// may let an event through beside one that is on its way at that moment: what is appended so must do no harm next to it.
+func (l *Log) AppendSeen(ctx context.Context, ev events.Event, filter string, seen uint64) (Ack, error) {
+	wire, err := l.opts.Registry.Encode(ev)
+	if err != nil {
+		return Ack{}, fmt.Errorf("append event: %w", err)
+	}
+	ack, err := l.appendWire(ctx, wire, nats.Header{
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(seen, 10)}, jetstream.ExpectedLastSubjSeqSubjHeader: {filter},
+	})
+	if wrongLast(err) {
+		return Ack{}, fmt.Errorf("append event: %w", &Refused{Expected: seen})
+	}
+	return ack, err
 }
 
 // Schedule stores an event that the server moves to ev.Address at the given time, never earlier and up to about a
@@ -42,10 +60,10 @@ func (l *Log) Schedule(ctx context.Context, ev events.Event, scheduleSubject str
 	wire.Header[jetstream.ScheduleHeader] = []string{"@at " + at.UTC().Format(time.RFC3339Nano)}
 	wire.Header[jetstream.ScheduleTargetHeader] = []string{wire.Subject}
 	wire.Subject = scheduleSubject
-	return l.appendWire(ctx, wire)
+	return l.appendWire(ctx, wire, nil)
 }
 
-func (l *Log) appendWire(ctx context.Context, wire events.Wire) (Ack, error) {
+func (l *Log) appendWire(ctx context.Context, wire events.Wire, more nats.Header) (Ack, error) {
 	if len(wire.Header[events.HeaderMsgID]) == 0 {
 		return Ack{}, fmt.Errorf("append event: %w",
 			events.Errorf(events.CodeMalformed, "%s belongs to the fenced group", wire.Header[events.HeaderType][0]))
@@ -53,13 +71,16 @@ func (l *Log) appendWire(ctx context.Context, wire events.Wire) (Ack, error) {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	for n := 0; ; n++ {
-		ack, err := l.publish(ctx, wire, nil)
+		ack, err := l.publish(ctx, wire, more)
 		// A duplicate without a sequence names no stored event: the first copy may still be on its way.
 		if err == nil && ack.Sequence > 0 {
 			if err := l.durable(ctx); err != nil {
 				return Ack{}, fmt.Errorf("append event: %w", err)
 			}
 			return Ack{Sequence: ack.Sequence, Duplicate: ack.Duplicate}, nil
+		}
+		if wrongLast(err) {
+			return Ack{}, fmt.Errorf("append event: %w", err)
 		}
 		if err != nil && fatal(err) {
 			return Ack{}, fmt.Errorf("append event: %w", coded(err))

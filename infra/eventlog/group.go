@@ -20,7 +20,20 @@ const readSingly = 16
 // one's sequence, 0 for an empty group: what the next append expects. Of many events only the bodies that folds need are read. An end
 // that is given is on disk; the others may be lost with what is appended behind them. ctx bounds the reading.
 func (l *Log) ReadGroup(ctx context.Context, p events.Partition, instance string, after uint64) (recs []events.Recorded, last uint64, err error) {
-	stream, filter := events.EventsStream(p), events.DispatchFilter(p, instance)
+	return l.readBehind(ctx, events.EventsStream(p), events.DispatchFilter(p, instance), after)
+}
+
+// ReadReceipts does the same for the receipts of an instance: last is what AppendSeen expects under ReceiptFilter.
+func (l *Log) ReadReceipts(ctx context.Context, p events.Partition, instance string, after uint64) (recs []events.Recorded, last uint64, err error) {
+	return l.readBehind(ctx, events.EventsStream(p), ReceiptFilter(p, instance), after)
+}
+
+// ReceiptFilter covers the receipts of an instance.
+func ReceiptFilter(p events.Partition, instance string) string {
+	return events.EventSubject(p, instance, events.GroupReceipt, ">")
+}
+
+func (l *Log) readBehind(ctx context.Context, stream, filter string, after uint64) (recs []events.Recorded, last uint64, err error) {
 	fail := func(err error) ([]events.Recorded, uint64, error) {
 		return nil, 0, fmt.Errorf("read group: %w", unavailable(ctx, err))
 	}

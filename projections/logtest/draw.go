@@ -29,7 +29,7 @@ func draw(t *rapid.T, l *Log, m int, tenant, instance string) events.Event {
 	receipt := &events.Receipt{GatewayStatus: "X", At: at, ReceivedAt: at, Code: code}
 	flag := rapid.Bool().Draw(t, "flag")
 	var e events.Event
-	switch kind := rapid.IntRange(0, 22).Draw(t, "kind"); kind {
+	switch kind := rapid.IntRange(0, 23).Draw(t, "kind"); kind {
 	case 0, 1, 2:
 		return Queued(l.Partition, id, tenant, instance)
 	case 3, 4:
@@ -67,6 +67,8 @@ func draw(t *rapid.T, l *Log, m int, tenant, instance string) events.Event {
 			return events.Event{Envelope: events.Envelope{Type: events.TypeDispatchRestored}, Body: &events.DispatchRestored{UpTo: 3, By: "test"}}
 		}
 		e = About(events.TypeEvidenceAnomaly, id, attempt, &events.EvidenceAnomaly{Kind: events.AnomalyJIDMismatch})
+	case 22:
+		e = About(events.TypeEvidenceAckOverdue, id, 0, &events.EvidenceAckOverdue{AfterMS: 900_000})
 	default:
 		if flag {
 			return events.Event{Envelope: events.Envelope{Type: events.TypeInstanceParked}, Body: &events.InstanceChanged{By: "dispatcher"}}

@@ -111,6 +111,7 @@ var factKinds = map[string]message.Kind{
 	"receipt.sent": message.KindSent, "receipt.delivered": message.KindDelivered, "receipt.read": message.KindRead,
 	"receipt.failed": message.KindFailed, "message.delivery_unconfirmed": message.KindNotConfirmed, "message.erased": message.KindErased,
 	"message.retry_requested": message.KindRetryRequested,
+	"evidence.ack_overdue":    message.KindAckOverdue,
 }
 
 // KindOf gives the kind of fact behind the event of a folded row of the timeline; false for an event that folds pass over.

@@ -22,6 +22,7 @@ var (
 		boolColumn("presumed", func(r *messageRow) bool { return r.view.Presumed }),
 		boolColumn("corrected", func(r *messageRow) bool { return r.view.Corrected }),
 		boolColumn("erased", func(r *messageRow) bool { return r.view.Erased }),
+		boolColumn("ack_overdue", func(r *messageRow) bool { return r.view.AckOverdue }),
 		boolColumn("refunded", func(r *messageRow) bool { return r.view.Refunded }),
 		viewTime("dispatched_at", func(v *message.View) time.Time { return v.DispatchedAt }),
 		viewTime("sent_at", func(v *message.View) time.Time { return v.SentAt }),

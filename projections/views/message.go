@@ -41,6 +41,7 @@ type Message struct {
 	Presumed        bool
 	Corrected       bool
 	Erased          bool
+	AckOverdue      bool // DISPATCHED, and no receipt came in time
 	CreatedAt       time.Time
 	DeliverAt       time.Time
 	DeliverUntil    time.Time
@@ -57,7 +58,7 @@ type Message struct {
 const messageColumns = `id, partition, queued_seq, tenant_id, project_id, environment, key_id, instance_id, category, class,
 		urgent, template_id, template_version, origin, source_number, correlation_id, recipient_hash, coalesce(gateway_id, ''),
 		retention_days, labels, retry_of, sealed_key_id, sealed_blob, stage, status, attempts, coalesce(error_code, ''),
-		presumed, corrected, erased, created_at, deliver_at, deliver_until, dispatched_at, sent_at, delivered_at, read_at,
+		presumed, corrected, erased, ack_overdue, created_at, deliver_at, deliver_until, dispatched_at, sent_at, delivered_at, read_at,
 		failed_at, canceled_at, last_seq`
 
 // An id wins over a correlation id, and that over a WhatsApp id; of several messages the newest.
@@ -89,7 +90,7 @@ func scanMessage(row pgx.Row) (m Message, err error) {
 		&m.ID, &partition, &queuedSeq, &m.TenantID, &m.ProjectID, &m.Environment, &m.KeyID, &m.InstanceID, &m.Category, &m.Class,
 		&m.Urgent, &m.TemplateID, &m.TemplateVersion, &m.Origin, &m.SourceNumber, &m.CorrelationID, &m.RecipientHash, &m.GatewayID,
 		&m.RetentionDays, &m.Labels, &m.RetryOf, &m.Sealed.KeyID, &m.Sealed.Blob, &m.Stage, &m.Status, &m.Attempts, &m.ErrorCode,
-		&m.Presumed, &m.Corrected, &m.Erased, moment{&m.CreatedAt}, moment{&m.DeliverAt}, moment{&m.DeliverUntil},
+		&m.Presumed, &m.Corrected, &m.Erased, &m.AckOverdue, moment{&m.CreatedAt}, moment{&m.DeliverAt}, moment{&m.DeliverUntil},
 		moment{&m.DispatchedAt}, moment{&m.SentAt}, moment{&m.DeliveredAt}, moment{&m.ReadAt},
 		moment{&m.FailedAt}, moment{&m.CanceledAt}, &lastSeq)
 	if err != nil {

@@ -71,7 +71,7 @@ func (v apiViews) Message(ctx context.Context, s api.Scope, id string) (api.Mess
 func messageView(m views.Message) api.MessageView {
 	return api.MessageView{
 		ID: m.ID, Tenant: m.TenantID, Environment: m.Environment, CorrelationID: m.CorrelationID, Category: m.Category,
-		TemplateID: m.TemplateID, Origin: m.Origin, SourceNumber: m.SourceNumber, GatewayID: m.GatewayID, Stage: m.Stage,
+		TemplateID: m.TemplateID, Origin: m.Origin, SourceNumber: m.SourceNumber, GatewayID: m.GatewayID, Stage: m.Stage, AckOverdue: m.AckOverdue,
 		Attempts: m.Attempts, ErrorCode: m.ErrorCode, Sealed: m.Sealed, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt,
 		DeliverUntil: m.DeliverUntil, SentAt: m.SentAt, DeliveredAt: m.DeliveredAt, ReadAt: m.ReadAt, FailedAt: m.FailedAt,
 		CanceledAt: m.CanceledAt,
