@@ -58,7 +58,8 @@ type MessageErased struct {
 
 // MessageDeliveryUnconfirmed says that no delivery was confirmed in the long window: FAILED DELIVERED_NOT_CONFIRMED.
 type MessageDeliveryUnconfirmed struct {
-	WindowDays int `json:"windowDays"`
+	WindowDays int    `json:"windowDays"`
+	Seen       uint64 `json:"seen,omitempty"` // as of EvidenceAckOverdue
 }
 
 func messageSpecs() []Spec {

@@ -46,6 +46,9 @@ type EvidenceAnomaly struct {
 // EvidenceAckOverdue says that the gateway took a message and no receipt came in time.
 type EvidenceAckOverdue struct {
 	AfterMS int64 `json:"afterMs"`
+	// Seen is the sequence of the last receipt of the instance that who said so had read, 0 for none: with one behind it the log
+	// refused it.
+	Seen uint64 `json:"seen,omitempty"`
 }
 
 // GatewayObserved is what a gateway said by webhook: allow-listed fields only, stored before we answer (docs/reference/gateway.md).

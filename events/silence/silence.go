@@ -1,0 +1,110 @@
+// Package silence decides what it means that no receipt comes for a message that left.
+package silence
+
+import (
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+// Rules are the times of silence; all are settable.
+type Rules struct {
+	Ack      time.Duration // from when a message left until its first receipt is overdue
+	Delivery time.Duration // from when it left until its delivery counts as not confirmed; longer than Ack
+	AskFor   time.Duration // how long a gateway that does not answer is asked again before it is decided without it
+}
+
+// DefaultRules are the times of docs/events.md.
+func DefaultRules() Rules {
+	return Rules{Ack: 15 * time.Minute, Delivery: 7 * 24 * time.Hour, AskFor: time.Hour}
+}
+
+// Message is what is known of one.
+type Message struct {
+	Stage  events.Stage
+	LeftAt time.Time // first accepted or proved
+	Raised bool      // it was already said that its acknowledgement is overdue
+	Asking Asking
+}
+
+// Asking is how far the gateway was asked about a message since its silence became too long.
+type Asking uint8
+
+// States of asking.
+const (
+	NotAsked Asking = iota // it is still to be asked, or did not answer
+	Silent                 // it answered, and showed nothing that breaks the silence
+	Spoke                  // it showed a receipt, which is on its way into the log
+	Mute                   // there is nobody to ask: no gateway id, no such instance
+)
+
+// Step is what to do next.
+type Step uint8
+
+// Steps.
+const (
+	Wait        Step = iota // nothing now
+	Ask                     // ask the gateway for receipts that did not reach us
+	Overdue                 // say that the acknowledgement is overdue; the stage stays
+	Unconfirmed             // say that no delivery was confirmed: FAILED
+)
+
+// Next decides. Nothing it says makes a message leave again.
+func (r Rules) Next(m Message, now time.Time) Step {
+	age := now.Sub(m.LeftAt)
+	step, since := Wait, time.Duration(0)
+	switch {
+	case m.Stage != events.StageDispatched && m.Stage != events.StageSent, m.LeftAt.IsZero():
+		return Wait
+	case age >= r.Delivery:
+		step, since = Unconfirmed, r.Delivery
+	case age >= r.Ack && m.Stage == events.StageDispatched && !m.Raised:
+		step, since = Overdue, r.Ack
+	default:
+		return Wait
+	}
+	switch {
+	case m.Asking == Spoke: // whatever it showed decides
+		return Wait
+	case m.Asking == NotAsked && age < since+r.AskFor:
+		return Ask
+	}
+	return step
+}
+
+// Breaks reports whether a receipt of a state ends the silence that leads to a step.
+func (s Step) Breaks(state events.Status) bool {
+	switch state {
+	case events.StatusDelivered, events.StatusRead, events.StatusFailed:
+		return s == Overdue || s == Unconfirmed
+	case events.StatusSent:
+		return s == Overdue
+	default:
+		return false
+	}
+}
+
+// Due gives the step that a message's silence leads to when nobody can be asked.
+func (r Rules) Due(m Message, now time.Time) Step {
+	m.Asking = Mute
+	return r.Next(m, now)
+}
+
+// After gives the stage with a receipt taken in; a stage from DELIVERED up, or an end, stays.
+func After(stage events.Stage, receipt events.Status) events.Stage {
+	if stage != events.StageDispatched && stage != events.StageSent {
+		return stage
+	}
+	switch receipt {
+	case events.StatusSent:
+		return events.StageSent
+	case events.StatusDelivered:
+		return events.StageDelivered
+	case events.StatusRead:
+		return events.StageRead
+	case events.StatusFailed:
+		return events.StageFailed
+	default:
+		return stage
+	}
+}
