@@ -64,7 +64,7 @@ func TestServices(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
 		"":      {"nats", "pilot", "postgres"},
-		"roles": {"api", "correlator", "dispatcher", "ingest", "nats", "notifier", "pilot", "postgres", "projector"},
+		"roles": {"api", "correlator", "dispatcher", "ingest", "nats", "notifier", "pilot", "postgres", "projector", "reconciler"},
 	} {
 		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(project(t, name).Services))); diff != "" {
 			t.Errorf("services of profile %q (-want +got):\n%s", name, diff)

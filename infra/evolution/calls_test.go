@@ -166,9 +166,9 @@ func TestTheTextOfButtonsIsDerivable(t *testing.T) {
 
 func TestFindStatusesKeepsOnlyTheMessageAsked(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Config{BaseURL: gateway(t, answer(200, `[{"keyId":"A","status":"READ"},{"keyId":"B","status":"ERROR"}]`)).URL})
+	c := newClient(t, Config{BaseURL: gateway(t, answer(200, `[{"id":"r1","keyId":"A","status":"READ"},{"id":"A","keyId":"B","status":"ERROR"},{"id":"A","status":"DELIVERY_ACK"},{"id":"C","status":"PLAYED"}]`)).URL})
 	got, err := c.FindStatuses(t.Context(), "a", "A")
-	if diff := cmp.Diff([]string{"READ"}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]string{"READ", "DELIVERY_ACK"}, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 }

@@ -165,6 +165,7 @@ func (c *Client) FindStatuses(ctx context.Context, instance, keyID string) ([]st
 	in := map[string]any{"where": map[string]string{"id": keyID}, "page": 1, "offset": 50}
 	var rows []struct {
 		KeyID  string `json:"keyId"`
+		ID     string `json:"id"` // the gateway's own row; in 1.x the key id, as in its webhooks
 		Status string `json:"status"`
 	}
 	err := c.call(ctx, CallFindStatusMessage, http.MethodPost, path("/chat/findStatusMessage", instance), c.config.Limits.Other, in, &rows)
@@ -173,7 +174,7 @@ func (c *Client) FindStatuses(ctx context.Context, instance, keyID string) ([]st
 	}
 	var statuses []string
 	for _, row := range rows {
-		if row.KeyID == keyID {
+		if row.KeyID == keyID || (row.KeyID == "" && row.ID == keyID) {
 			statuses = append(statuses, row.Status)
 		}
 	}

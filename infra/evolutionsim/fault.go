@@ -31,7 +31,8 @@ type Fault struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 
 	// Mode of "receipts": lost, duplicated, reversed, early (posted and answered before the 201), error (a status ERROR and nothing else),
-	// rowless (the gateway keeps no row: look-ups find nothing, receipts come all the same) or late (only DelayMS and JID).
+	// rowless (the gateway keeps no row: look-ups find nothing, receipts come all the same), unposted (the gateway keeps them, but their
+	// webhooks are lost) or late (only DelayMS and JID).
 	Mode   string `json:"mode,omitempty"`
 	Copies int    `json:"copies,omitempty"` // of "duplicated": how many of each in all; 2
 	// Statuses are the receipts that Mode works on; empty: all. For "early" with none planned they are added.

@@ -24,6 +24,7 @@ func TestReceiptFaults(t *testing.T) {
 		"reversed":    {Fault{Mode: "reversed"}, []string{"DELIVERY_ACK", "SERVER_ACK"}},
 		"error":       {Fault{Mode: "error"}, []string{"ERROR"}},
 		"rowless":     {Fault{Mode: "rowless"}, []string{"SERVER_ACK", "DELIVERY_ACK"}},
+		"unposted":    {Fault{Mode: "unposted", Statuses: []string{"DELIVERY_ACK"}}, []string{"SERVER_ACK"}},
 		"of a LID":    {Fault{Mode: "late", JID: "77777777777777@lid", DelayMS: 1}, []string{"SERVER_ACK", "DELIVERY_ACK"}},
 		"early extra": {Fault{Mode: "early", Statuses: []string{"READ"}}, []string{"READ", "SERVER_ACK", "DELIVERY_ACK"}},
 	} {

@@ -111,7 +111,7 @@ type receiptsFault struct {
 
 func newReceiptsFault(f Fault) (kind, error) {
 	switch f.Mode {
-	case "lost", "duplicated", "reversed", "early", "error", "rowless", "late":
+	case "lost", "duplicated", "reversed", "early", "error", "rowless", "unposted", "late":
 	default:
 		return nil, fmt.Errorf("unknown mode %q of receipts", f.Mode)
 	}
@@ -143,6 +143,7 @@ func (f receiptsFault) plan(t *taking) {
 				planned = append(planned, r)
 			}
 		default:
+			r.unposted = f.mode == "unposted"
 			planned = append(planned, r)
 		}
 	}

@@ -22,6 +22,8 @@ type receipt struct {
 	status string
 	delay  time.Duration // after the acceptance
 	jid    string        // what it calls the recipient; as the message when empty
+	// unposted: the gateway keeps it, and its webhook is lost
+	unposted bool
 }
 
 func (s *Server) sendText(x *exchange) (reply, *taking) {

@@ -84,6 +84,9 @@ func (s *Server) receiptPost(i *instance, m *message, r receipt) *post {
 	if r.jid != "" {
 		data.RemoteJID = r.jid
 	}
+	if r.unposted {
+		return nil
+	}
 	return s.posting(i, "messages.update", data)
 }
 

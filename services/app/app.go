@@ -68,7 +68,7 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	if err := a.followControl(ctx); err != nil {
 		return nil, err
 	}
-	if a.needs(RoleAPI, RoleProjector, RoleCorrelator) {
+	if a.needs(RoleAPI, RoleProjector, RoleCorrelator, RoleReconciler) {
 		if err := a.p.openPostgres(ctx); err != nil {
 			return nil, err
 		}

@@ -25,11 +25,12 @@ const (
 	RoleCorrelator Role = "correlator"
 	RoleProjector  Role = "projector"
 	RoleNotifier   Role = "notifier"
+	RoleReconciler Role = "reconciler"
 )
 
 // Roles lists every role, in the order in which they are started.
 func Roles() []Role {
-	return []Role{RoleProjector, RoleCorrelator, RoleNotifier, RoleDispatcher, RoleIngest, RoleAPI}
+	return []Role{RoleProjector, RoleCorrelator, RoleNotifier, RoleDispatcher, RoleReconciler, RoleIngest, RoleAPI}
 }
 
 // Config is every setting of a process. Each field is a flag and an environment variable (PILOT_ and the flag's name);
@@ -78,6 +79,11 @@ type Config struct {
 	HookWaits      []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`
 	HookDisable    int             `name:"hook-disable-after" help:"Deliveries in a row that end without success after which a customer's endpoint is switched off; below 0 never." default:"20" env:"PILOT_HOOK_DISABLE_AFTER"`
 	ReceiptsGrace  time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
+	ReconcileEvery time.Duration   `help:"Pause between two rounds of the reconciler." default:"15s" env:"PILOT_RECONCILE_EVERY"`
+	AckOverdue     time.Duration   `help:"From when a message left until its first receipt is overdue: the gateway is asked, then it is said." default:"15m" env:"PILOT_ACK_OVERDUE"`
+	DeliveryWindow time.Duration   `help:"From when a message left until it is FAILED because no delivery was confirmed." default:"168h" env:"PILOT_DELIVERY_WINDOW"`
+	AskFor         time.Duration   `help:"How long a gateway that does not answer is asked for receipts before it is decided without it." default:"1h" env:"PILOT_ASK_FOR"`
+	EndsMargin     time.Duration   `help:"How long after it is due an end is left to dispatchers before the reconciler appends it." default:"2m" env:"PILOT_ENDS_MARGIN"`
 	SnapshotEvery  int             `help:"Events of a partition from one snapshot of the dispatcher's fold to the next." default:"50000" env:"PILOT_SNAPSHOT_EVERY"`
 	SnapshotMaxAge time.Duration   `help:"Age of a snapshot after which fewer events are enough for the next." default:"10m" env:"PILOT_SNAPSHOT_MAX_AGE"`
 	WitnessEvery   time.Duration   `help:"How often the dispatcher compares the log with what it has seen, and writes its witness." default:"5s" env:"PILOT_WITNESS_EVERY"`
@@ -112,6 +118,8 @@ func (c Config) Validate() error {
 	complain(c.Replicas < 1 || c.Replicas > 5, "--replicas is from 1 to 5")
 	complain(c.IntentBudget <= 0 || c.SendLimit <= c.IntentBudget, "--send-limit is longer than --intent-budget, and both are positive")
 	complain(c.SnapshotEvery <= 0 || c.SnapshotMaxAge <= 0 || c.WitnessEvery <= 0 || c.RestoredWait <= 0, "--snapshot-every, --snapshot-max-age, --witness-every and --restored-wait are positive")
+	complain(c.ReconcileEvery <= 0 || c.AskFor < 0 || c.EndsMargin <= 0, "--reconcile-every and --ends-margin are positive, --ask-for is not negative")
+	complain(c.AckOverdue <= 0 || c.DeliveryWindow <= c.AckOverdue, "--delivery-window is longer than --ack-overdue, and both are positive")
 	if _, err := acceptLog(c.AcceptLog); err != nil {
 		complain(true, err.Error())
 	}
@@ -159,6 +167,8 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
 		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Int("hook_disable_after", c.HookDisable).Stringer("receipts_grace", c.ReceiptsGrace).
+		Stringer("reconcile_every", c.ReconcileEvery).Stringer("ack_overdue", c.AckOverdue).Stringer("delivery_window", c.DeliveryWindow).
+		Stringer("ask_for", c.AskFor).Stringer("ends_margin", c.EndsMargin).
 		Int("snapshot_every", c.SnapshotEvery).Stringer("snapshot_max_age", c.SnapshotMaxAge).Stringer("witness_every", c.WitnessEvery).
 		Strs("accept_log", c.AcceptLog).Stringer("restored_wait", c.RestoredWait).
 		Stringer("read_your_write", c.ReadYourWrite).Stringer("stop_within", c.StopWithin).Stringer("start_within", c.StartWithin).

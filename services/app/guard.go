@@ -157,6 +157,13 @@ func (l guardedLog) AppendFenced(ctx context.Context, p events.Partition, instan
 	return l.Log.AppendFenced(ctx, p, instance, ev, expected)
 }
 
+func (l guardedLog) AppendSeen(ctx context.Context, ev events.Event, filter string, seen uint64) (eventlog.Ack, error) {
+	if err := l.guard.admit(ev.Address); err != nil {
+		return eventlog.Ack{}, err
+	}
+	return l.Log.AppendSeen(ctx, ev, filter, seen)
+}
+
 // guardedAPILog is the log of the API.
 type guardedAPILog struct {
 	apiLog

@@ -12,7 +12,7 @@ import (
 )
 
 // degrades says what does not work while a role is unwell, where it is not the role itself.
-var degrades = map[string]string{"dispatcher": "sending", "projector": "reads", "deliveries": "webhooks", "fanout": "webhooks", "correlator": "receipts"}
+var degrades = map[string]string{"dispatcher": "sending", "projector": "reads", "deliveries": "webhooks", "fanout": "webhooks", "correlator": "receipts", "reconciler": "receipts"}
 
 // health lists the checks of this process: the log and the control plane, without which nothing works, and every role it runs.
 func (a *App) health(log *eventlog.Log) []api.Check {

@@ -13,6 +13,7 @@ import (
 	"pilotstatus.dev/services/dispatcher"
 	"pilotstatus.dev/services/notifier"
 	"pilotstatus.dev/services/receipts"
+	"pilotstatus.dev/services/reconciler"
 )
 
 // metrics is the registry of this process and what the roles count in it.
@@ -21,6 +22,7 @@ type metrics struct {
 	receipts *receipts.Metrics
 	notifier *notifier.Metrics
 	dispatch *dispatcher.Metrics
+	recon    *reconciler.Metrics
 	lag      *prometheus.GaugeVec
 	events   *prometheus.CounterVec
 	syncs    prometheus.Histogram
@@ -33,6 +35,7 @@ func newMetrics() metrics {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := metrics{
 		registry: reg, receipts: receipts.NewMetrics(reg), notifier: notifier.NewMetrics(reg), dispatch: dispatcher.NewMetrics(reg),
+		recon: reconciler.NewMetrics(reg),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pilot_projector_lag_seconds", Help: "From when an event was stored until it could be read in the view, of the newest batch.",
 		}, []string{"partition"}),

@@ -28,6 +28,7 @@ var starters = map[Role]func(context.Context, *App) error{
 	RoleCorrelator: startCorrelator,
 	RoleNotifier:   startNotifier,
 	RoleDispatcher: startDispatcher,
+	RoleReconciler: startReconciler,
 	RoleIngest:     startIngest,
 	RoleAPI:        startAPI,
 }
@@ -89,11 +90,9 @@ func startDispatcher(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	rules := queue.DefaultRules()
-	rules.PresumedAfter, rules.Quiet = cfg.PresumedAfter, cfg.Quiet
 	d := dispatcher.New(dispatcher.Config{
 		Settings: dispatcher.Settings{
-			ID: processID(), Rules: rules, Budget: cfg.IntentBudget, CallLimit: cfg.SendLimit, SuccessorWait: cfg.SuccessorWait,
+			ID: processID(), Rules: cfg.rules(), Budget: cfg.IntentBudget, CallLimit: cfg.SendLimit, SuccessorWait: cfg.SuccessorWait,
 			LookUps: cfg.LookUps, ProbeEvery: cfg.ProbeEvery, FailOn: cfg.FailOn, LaneCap: cfg.LaneCap, SkipNumbers: cfg.SkipNumbers,
 			SnapshotEvery: cfg.SnapshotEvery, SnapshotMaxAge: cfg.SnapshotMaxAge, WitnessEvery: cfg.WitnessEvery,
 			RestoredWait: cfg.RestoredWait, Accept: accept,
@@ -112,6 +111,13 @@ func startDispatcher(ctx context.Context, a *App) error {
 	a.sup.start(ctx, "dispatcher", d.Run)
 	a.ready["dispatcher"] = func() error { return errors.Join(d.Ready(), d.Faults()) }
 	return nil
+}
+
+// rules are those of queues: dispatchers and the reconciler have the same.
+func (c Config) rules() queue.Rules {
+	rules := queue.DefaultRules()
+	rules.PresumedAfter, rules.Quiet = c.PresumedAfter, c.Quiet
+	return rules
 }
 
 // processID names this process in leases and lane consumers: a token, new with each start.

@@ -23,6 +23,7 @@ type commands struct {
 	Correlator roleCmd `cmd:"" help:"Bind what gateways said to messages."`
 	Projector  roleCmd `cmd:"" help:"Write the views in Postgres."`
 	Notifier   roleCmd `cmd:"" help:"Deliver customer webhooks."`
+	Reconciler roleCmd `cmd:"" help:"Ask gateways for receipts that did not come, and end what no dispatcher ends."`
 
 	Evolutionsim simCmd         `cmd:"" help:"Run a simulated gateway, for tests and demonstrations."`
 	Gateway      gatewayCmd     `cmd:"" help:"Ask what an answer of a gateway means."`

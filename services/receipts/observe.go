@@ -179,10 +179,19 @@ func (s *status) UnmarshalJSON(b []byte) error {
 		}
 		return nil
 	}
-	var w word
-	_ = w.UnmarshalJSON(b) // cannot fail
-	*s = status(strings.ToUpper(string(w)))
+	var w string
+	if json.Unmarshal(b, &w) == nil {
+		*s = status(statusWord(w))
+	}
 	return nil
+}
+
+// statusWord gives a status as the gateway words it, in capitals; empty when it is no plain word.
+func statusWord(s string) string {
+	if !plain(s, 32, "_") {
+		return ""
+	}
+	return strings.ToUpper(s)
 }
 
 // keyID is WhatsApp's id of a message, empty when it is none that WhatsApp makes.

@@ -185,15 +185,9 @@ type Gateways struct {
 
 // SetWebhook implements Webhooks.
 func (g Gateways) SetWebhook(ctx context.Context, in events.Instance, w evolution.Webhook) error {
-	apiKey, err := g.Secrets.Open(ctx, in.ID, in.GatewayKey)
+	client, err := g.client(ctx, in)
 	if err != nil {
-		return fmt.Errorf("open gateway key: %w", err)
-	}
-	cfg := g.Config
-	cfg.BaseURL, cfg.APIKey = in.GatewayURL, string(apiKey)
-	client, err := evolution.New(cfg)
-	if err != nil {
-		return fmt.Errorf("reach gateway: %w", err)
+		return err
 	}
 	defer client.Close()
 	if err := client.SetWebhook(ctx, in.Name, w); err != nil {
