@@ -52,7 +52,8 @@ const (
 // Next decides. Nothing it says makes a message leave again.
 func (r Rules) Next(m Message, now time.Time) Step {
 	age := now.Sub(m.LeftAt)
-	step, since := Wait, time.Duration(0)
+	var step Step
+	var since time.Duration
 	switch {
 	case m.Stage != events.StageDispatched && m.Stage != events.StageSent, m.LeftAt.IsZero():
 		return Wait

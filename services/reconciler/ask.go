@@ -44,16 +44,16 @@ const (
 type pace struct {
 	every time.Duration
 	last  time.Time
-	left  map[string]int // questions made, by instance
+	made  map[string]int // questions, by instance
 	round int
 }
 
 // take waits until the next question may be made; false when it may not in this round.
 func (p *pace) take(ctx context.Context, instance string) bool {
-	if p.left[instance] >= p.round {
+	if p.made[instance] >= p.round {
 		return false
 	}
-	p.left[instance]++
+	p.made[instance]++
 	if wait := p.every - time.Since(p.last); wait > 0 && !await.Elapsed(ctx, wait) {
 		return false
 	}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
@@ -79,21 +78,22 @@ func (r *Reconciler) breakSilence(ctx context.Context, todo []silent) {
 			by[in.GatewayURL] = append(by[in.GatewayURL], s)
 		}
 	})
-	var group errgroup.Group
-	group.SetLimit(gatewaysAtOnce)
+	var group sync.WaitGroup
+	slots := make(chan struct{}, gatewaysAtOnce)
 	for _, url := range order {
-		group.Go(func() error {
-			pace := &pace{every: r.set.AskEvery, left: map[string]int{}, round: r.set.AskRound}
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			pace := &pace{every: r.set.AskEvery, made: map[string]int{}, round: r.set.AskRound}
 			for _, s := range by[url] {
-				if ctx.Err() != nil {
-					return nil
+				if ctx.Err() != nil { // what is left is a candidate again
+					return
 				}
 				r.one(ctx, s, instances[s.InstanceID], pace)
 			}
-			return nil
 		})
 	}
-	_ = group.Wait() // none of them fails: what could not be done is a candidate again
+	group.Wait()
 }
 
 // one does what the silence of a message asks for.
