@@ -71,6 +71,12 @@ type DispatchDeferred struct {
 	ElapsedMS  int64     `json:"elapsedMs"`
 }
 
+// Causes of an unknown attempt that came without an answer (docs/reference/gateway.md has them all).
+const (
+	UnknownNoAnswer = "no_answer"         // the limit was reached after bytes were written
+	UnknownBroken   = "connection_broken" // the connection ended after bytes were written and before an answer
+)
+
 // DispatchUnknown says that a call may or may not have had an effect, and that no call of ours can be under way (rule R9).
 type DispatchUnknown struct {
 	Cause      string `json:"cause"`

@@ -96,6 +96,7 @@ type Attempt struct {
 	UnknownAt time.Time
 	StartSeq  uint64
 	Nonce     string
+	Chosen    string // the gateway id it asked for; "" when the gateway chose
 }
 
 // End is how a message ended inside the fenced group.
@@ -148,13 +149,12 @@ func (s *Summary) apply(f Fact) {
 	}
 	switch f.Kind {
 	case KindStarted:
-		*a = Attempt{State: AttemptOpen, StartedAt: f.At, StartSeq: f.Seq, Nonce: f.Nonce, Called: true}
+		*a = Attempt{State: AttemptOpen, StartedAt: f.At, StartSeq: f.Seq, Nonce: f.Nonce, Chosen: f.GatewayID, Called: true}
 		s.DueAt = time.Time{}
-		s.gateway(f)
 	case KindAccepted:
 		a.State = AttemptAccepted
 		s.Accepted = true
-		s.left(f)
+		s.left(f, a.Chosen)
 	case KindRefused:
 		a.State = AttemptRefused
 		if !s.Proved && s.End == nil { // rule R10
@@ -177,7 +177,7 @@ func (s *Summary) apply(f Fact) {
 			a.State = AttemptProved
 		}
 		s.Proved = true
-		s.left(f)
+		s.left(f, a.Chosen)
 	case KindDisproved:
 		a.State = AttemptDisproved
 		if f.Code != "" {
@@ -195,16 +195,15 @@ func (s *Summary) apply(f Fact) {
 	}
 }
 
-func (s *Summary) left(f Fact) {
+// left takes in that the message left. Its gateway id is the one it left under; the chosen one where the answer named none.
+func (s *Summary) left(f Fact, chosen string) {
 	if s.LeftAt.IsZero() {
 		s.LeftAt = f.At
 	}
-	s.gateway(f)
-}
-
-func (s *Summary) gateway(f Fact) {
 	if f.GatewayID != "" {
 		s.GatewayID = f.GatewayID
+	} else if chosen != "" && s.GatewayID == "" {
+		s.GatewayID = chosen
 	}
 }
 

@@ -217,6 +217,7 @@ func (q *Queue) applyFact(rec events.Recorded) {
 			e.Record = next
 			e.sum = next.Summarize()
 			q.notePace(e)
+			q.adopt(e)
 			q.reindex(e)
 		}
 	}

@@ -21,6 +21,17 @@ const (
 	AfterAbsence               // another attempt once `absent` is recorded
 )
 
+// ParsePolicy reads a policy by its name in settings: never or after_absence.
+func ParsePolicy(name string) (p Policy, ok bool) {
+	switch name {
+	case "never":
+		return Never, true
+	case "after_absence":
+		return AfterAbsence, true
+	}
+	return Never, false
+}
+
 // Backoff of one category: exponential from Base, at most Cap, full jitter.
 type Backoff struct {
 	Base time.Duration
@@ -48,7 +59,7 @@ func DefaultRules() Rules {
 	return Rules{
 		Concurrency: 1,
 		Attempts:    map[events.Category]int{events.OTP: 6, events.Utility: 8, events.Marketing: 5},
-		Policies:    map[events.Category]Policy{},
+		Policies:    map[events.Category]Policy{events.Utility: AfterAbsence, events.Marketing: AfterAbsence}, // Never for OTP
 		Backoffs: map[events.Category]Backoff{
 			events.OTP:       {Base: 2 * time.Second, Cap: 20 * time.Second},
 			events.Utility:   {Base: 5 * time.Second, Cap: 5 * time.Minute},

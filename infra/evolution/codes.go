@@ -1,5 +1,7 @@
 package evolution
 
+import "pilotstatus.dev/events"
+
 // Codes of an end, as customers see them in a failed message (docs/reference/gateway.md).
 const (
 	CodeNumberNotOnWhatsApp = "WHATSAPP_NOT_EXIST"                 // the gateway says the number has no WhatsApp account
@@ -25,8 +27,8 @@ const (
 
 // Causes of an unknown send: it may have left.
 const (
-	CauseNoAnswer      = "no_answer"           // the limit was reached after bytes were written
-	CauseBroken        = "connection_broken"   // the connection ended after bytes were written and before an answer
+	CauseNoAnswer      = events.UnknownNoAnswer           // the limit was reached after bytes were written
+	CauseBroken        = events.UnknownBroken   // the connection ended after bytes were written and before an answer
 	CauseNotSaved      = "not_saved"           // the gateway's database failed, which happens after the message left
 	CauseRedirected    = "redirected"          // a 3xx, which is never followed
 	CauseTimeout       = "request_timeout"     // 408

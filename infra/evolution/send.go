@@ -21,7 +21,7 @@ type Text struct {
 	Number      string `json:"number"` // digits only; any other spelling loses the gateway's ninth-digit handling
 	Text        string `json:"text"`
 	LinkPreview bool   `json:"linkPreview"` // true makes the gateway fetch the first link before it sends
-	// MessageID is the key id to use. Only gateways from 2.4 on read it; leave it empty for others.
+	// MessageID is the key id to use (NewMessageID). Only some gateways read it (TakesMessageID); leave it empty for others.
 	MessageID string `json:"messageId,omitempty"`
 	// TraceParent is the W3C trace context of the message, told to the gateway as a header; empty for none.
 	TraceParent string `json:"-"`

@@ -93,7 +93,7 @@ func (s *Server) whatsappNumbers(x *exchange) reply {
 		if x.misroute != "" {
 			to.jid = x.misroute
 		}
-		answers = append(answers, absent{to.jid, to.exists, number})
+		answers = append(answers, absent{to.jid, to.exists, number, x.instance.lids[jidUser(to.jid)]})
 	}
 	return jsonReply(http.StatusOK, answers)
 }

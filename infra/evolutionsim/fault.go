@@ -17,7 +17,7 @@ type Fault struct {
 	TextContains string `json:"textContains,omitempty"` // of the text, or of the title of buttons
 	Times        int    `json:"times,omitempty"`        // how often it works; 0: until it is deleted
 
-	Kind string `json:"kind"` // delay, hang, answer, reset, receipts, unsaved or misroute
+	Kind string `json:"kind"` // delay, hang, answer, reset, receipts, unsaved, misroute or renamed
 
 	// When says whether the fault comes "before" the message is taken (nothing has left) or "after": delay, hang, answer, reset. Before when empty.
 	When string `json:"when,omitempty"`
@@ -67,6 +67,7 @@ var kinds = map[string]func(Fault) (kind, error){
 	"receipts": newReceiptsFault,
 	"unsaved":  func(Fault) (kind, error) { return unsavedFault{}, nil },
 	"misroute": newMisrouteFault,
+	"renamed":  func(Fault) (kind, error) { return renamedFault{}, nil },
 }
 
 func (f Fault) delay() time.Duration { return time.Duration(f.DelayMS) * time.Millisecond }

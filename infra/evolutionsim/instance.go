@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,8 @@ type Instance struct {
 	Webhook  *Webhook `json:"webhook,omitempty"`  // as set by webhook/set
 	Missing  []string `json:"missing,omitempty"`  // digits, each in one spelling, that are not on WhatsApp
 	Accounts []string `json:"accounts,omitempty"` // digits of accounts whose spelling differs from the one the gateway looks up
+	// LIDs are WhatsApp's other names of accounts, by digits as the gateway spells them: the number check tells them.
+	LIDs map[string]string `json:"lids,omitempty"`
 }
 
 // Webhook is where an instance's events go.
@@ -54,6 +57,7 @@ type instance struct {
 	id, name, token string
 	created         time.Time
 	store           *store
+	lids            map[string]string
 	sending         chan struct{} // the gateway sends one message of an account at a time
 	inFlight        atomic.Int64  // sends under way, as a client sees them
 
@@ -85,7 +89,7 @@ func (s *Server) AddInstance(c Instance) error {
 	i := s.newInstance(c.Name, c.Token)
 	i.number, i.state, i.loaded, i.webhook = c.Number, c.State, !c.Unloaded, c.Webhook
 	i.socket = c.Number != "" || c.State != stateClose
-	i.missing = setOf(c.Missing)
+	i.missing, i.lids = setOf(c.Missing), maps.Clone(c.LIDs)
 	for _, account := range c.Accounts {
 		for _, spelling := range spellings(account) {
 			for _, asked := range []string{spelling, jidUser(createJID(spelling))} { // a full jid is looked up as it is

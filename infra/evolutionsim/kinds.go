@@ -193,3 +193,8 @@ func (f misrouteFault) before(x *exchange) bool {
 	x.misroute = f.jid
 	return false
 }
+
+// renamedFault gives the message an id of the gateway's own, whatever id it was told to use.
+type renamedFault struct{ nothing }
+
+func (renamedFault) plan(t *taking) { t.message.keyID = keyID() }

@@ -18,6 +18,7 @@ type Entry struct {
 	KeyID    string `json:"keyId"`
 	Text     string `json:"text"`
 	TextHash string `json:"textHash"` // SHA-256 of Text, hex
+	Stored   bool   `json:"stored"`   // a look-up finds it; false: it left and the gateway keeps no row
 
 	StartedAt  time.Time `json:"startedAt"`  // the request came
 	AcceptedAt time.Time `json:"acceptedAt"` // the message left

@@ -54,7 +54,17 @@ func (s *Server) sendText(x *exchange) (reply, *taking) {
 		m.context = textContext(time.Now())
 		x.quote(m)
 	}
+	if chosen := x.in.string("messageId"); chosen != "" && passesMessageID(s.options.Version) {
+		m.keyID = chosen
+	}
 	return reply{}, s.taking(m, text)
+}
+
+// passesMessageID: from 2.4 on the gateway gives a text the id it is told, unvalidated. Older ones do not read the field.
+func passesMessageID(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor) // what does not scan is an older version
+	return n == 2 && (major > 2 || major == 2 && minor >= 4)
 }
 
 // quote adds the message that a text answers. An id that the gateway does not have is ignored.
@@ -102,14 +112,16 @@ func (s *Server) take(x *exchange, t *taking) reply {
 	if !open {
 		return reply{}
 	}
+	failed := t.unsaved || strings.ContainsRune(t.text, 0)
+	stored := !failed && !s.options.NoSaving && !t.withoutRow
 	x.accept(&Entry{
-		Instance: i.name, Call: x.call, Number: x.in.number(), JID: m.jid, KeyID: m.keyID, Text: t.text,
+		Instance: i.name, Call: x.call, Number: x.in.number(), JID: m.jid, KeyID: m.keyID, Text: t.text, Stored: stored,
 		StartedAt: x.started, AcceptedAt: time.Now(), InFlight: x.inFlight,
 	})
-	if t.unsaved || strings.ContainsRune(t.text, 0) {
+	if failed {
 		return listError(http.StatusBadRequest, "DriverAdapterError: unsupported Unicode escape sequence")
 	}
-	if !s.options.NoSaving && !t.withoutRow {
+	if stored {
 		i.store.add(m)
 	}
 	s.emit(i, "send.message", m.sent())
@@ -157,7 +169,7 @@ func (s *Server) reach(x *exchange, v view) (string, reply, bool) {
 		case v.state != stateOpen:
 			return "", plainError(http.StatusInternalServerError, "Connection Closed"), false
 		case !to.exists:
-			return "", errorReply(http.StatusBadRequest, []any{absent{to.jid, false, x.in.number()}}), false
+			return "", errorReply(http.StatusBadRequest, []any{absent{JID: to.jid, Number: x.in.number()}}), false
 		}
 		s.numbers.put(jidUser(createJID(x.in.number())), to.jid)
 	}
@@ -197,4 +209,5 @@ type absent struct {
 	JID    string `json:"jid"`
 	Exists bool   `json:"exists"`
 	Number string `json:"number"`
+	LID    string `json:"lid,omitempty"` // only in answers of the number check
 }

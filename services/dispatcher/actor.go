@@ -138,7 +138,8 @@ func (a *actor) work(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		a.disproveMine(ctx)
 		if !a.owned() || a.p.timeless() {
-			clear(a.seen) // waits begin anew with a new owner
+			clear(a.seen)    // waits begin anew with a new owner
+			clear(a.lookups) // and so do counts: who owned it meanwhile may have learned more
 			if a.overdue() {
 				a.close(ctx, a.endMargin)
 			}

@@ -14,6 +14,7 @@ type Metrics struct {
 	waited   *prometheus.HistogramVec
 	calls    prometheus.Histogram
 	held     *prometheus.CounterVec
+	absent   prometheus.Counter
 
 	members prometheus.Gauge
 	parts   *prometheus.GaugeVec
@@ -47,6 +48,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pilot_dispatcher_faults_total",
 			Help: "Instances that were stopped for a fault in their log: broken_chain, unreadable_event.",
 		}, []string{"fault"}),
+		absent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_absent_total",
+			Help: "Attempts without an answer of which look-ups found no trace, under all conditions: another may follow, by category.",
+		}),
 		members: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_members", Help: "Dispatchers that live, as this process sees them; 0 while it sees nobody.",
 		}),
@@ -68,7 +73,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.members, m.parts, m.working, m.gateways, m.stopped, m.snapshots)
+		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.absent, m.members, m.parts, m.working, m.gateways, m.stopped, m.snapshots)
 	}
 	return m
 }

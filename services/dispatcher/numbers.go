@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -86,18 +88,37 @@ func (a *actor) number(ctx context.Context, client *evolution.Client, inst event
 	return plain, numberFine
 }
 
-// jids gives the addresses a message to the digits may be stored under: the resolved one, else every form of the number.
-func (a *actor) jids(ctx context.Context, client *evolution.Client, inst events.Instance, digits string) (jids []string, resolved bool) {
+// addresses are where a message to a number may be stored at the gateway.
+type addresses struct {
+	jids []string // every form of the number
+	lids []string // other names of the same account, where the gateway told any: nothing is sent to one or bound by one
+}
+
+// addresses gives where to look for messages to the digits; resolved is whether the number check knows one of the forms.
+func (a *actor) addresses(ctx context.Context, client *evolution.Client, inst events.Instance, digits string) (at addresses, resolved bool) {
+	for _, v := range recipient.Variants(digits) {
+		at.jids = append(at.jids, v+"@s.whatsapp.net")
+	}
 	answers, err := client.WhatsAppNumbers(ctx, inst.Name, recipient.Variants(digits))
-	if err == nil {
-		for _, n := range answers {
-			if n.Exists && recipient.JIDMatches(n.JID, digits) {
-				return []string{n.JID}, true
+	if err != nil {
+		return at, false
+	}
+	for _, n := range answers {
+		if !n.Exists {
+			continue
+		}
+		if n.LID != "" && !slices.Contains(at.lids, n.LID) {
+			at.lids = append(at.lids, n.LID)
+		}
+		switch {
+		case recipient.JIDMatches(n.JID, digits):
+			resolved = true
+			if !slices.Contains(at.jids, n.JID) {
+				at.jids = append(at.jids, n.JID)
 			}
+		case strings.HasSuffix(n.JID, "@lid") && !slices.Contains(at.lids, n.JID):
+			at.lids = append(at.lids, n.JID)
 		}
 	}
-	for _, v := range recipient.Variants(digits) {
-		jids = append(jids, v+"@s.whatsapp.net")
-	}
-	return jids, false
+	return at, resolved
 }

@@ -146,7 +146,7 @@ func (a *actor) heldChunk() []suspect {
 	for _, e := range waiting {
 		if e.QueuedSeq > a.restored.after && len(out) < restoredChunk {
 			out = append(out, suspect{
-				message: events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}, tenant: e.Lane.Tenant, since: e.AcceptedAt, held: true,
+				message: events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}, tenant: e.Lane.Tenant, slot: e.Lane.Slot, since: e.AcceptedAt, held: true,
 			})
 		}
 	}
@@ -183,10 +183,7 @@ func (a *actor) saves(ctx context.Context, inst events.Instance, known string) (
 func (a *actor) concludeRestored(ctx context.Context, r lookupResult) {
 	var proofs []proof
 	a.mu.Lock()
-	settled := len(a.q.Open()) == 0
-	for _, s := range a.suspects() {
-		settled = settled && slices.ContainsFunc(r.asked, s.same)
-	}
+	busy := a.busySlots(r.asked)
 	free := 0
 	for _, g := range r.groups {
 		g.rows = slices.DeleteFunc(g.rows, func(row evolution.Record) bool { return a.q.Bound(row.KeyID) })
@@ -198,10 +195,10 @@ func (a *actor) concludeRestored(ctx context.Context, r lookupResult) {
 					free++
 				}
 			}
-		case len(g.rows) >= len(g.suspects) && settled:
+		case len(g.rows) >= len(g.suspects) && !busy[g.suspects[0].slot]:
 			for i, s := range g.suspects {
 				if s.held {
-					proofs = append(proofs, proof{s, g.rows[i].KeyID})
+					proofs = append(proofs, proof{s, g.rows[i], g.number})
 				}
 			}
 		}
@@ -213,19 +210,14 @@ func (a *actor) concludeRestored(ctx context.Context, r lookupResult) {
 	a.log.Info().Int("asked", len(r.asked)).Int("go", free).Int("had_left", len(proofs)).Bool("gateway_saves", r.saves).Msg("looked up after a restore")
 }
 
-type proof struct {
-	s         suspect
-	gatewayID string
-}
-
 // proveHeld records that a message left in an attempt of which the log knows nothing.
 func (a *actor) proveHeld(ctx context.Context, p proof) {
 	err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision {
 		e, ok := q.Entry(p.s.message.ID)
-		if !ok || q.Bound(p.gatewayID) || e.Summary().Settled() {
+		if !ok || q.Bound(p.row.KeyID) || e.Summary().Settled() {
 			return decision{}
 		}
-		ev := a.proved(p.s.message, p.s.tenant, 0, events.ProofLookUp, p.gatewayID)
+		ev := a.proved(p.s.message, p.s.tenant, 0, events.ProofLookUp, p.row.KeyID)
 		return decision{fenced: &ev}
 	})
 	if err != nil {

@@ -112,14 +112,21 @@ type rig struct {
 	view    func(context.Context, events.Partition) (snapshots.Mark, error)
 }
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB) *rig { return newRigWith(t, nil) }
+
+// newRigWith lets change say what the gateway is like.
+func newRigWith(t testing.TB, change func(*evolutionsim.Options)) *rig {
 	t.Helper()
 	ctx := t.Context()
 	l := streamtest.New(t, partitionN, eventlog.Options{Logger: zerolog.Nop()})
-	sim, err := evolutionsim.Start(ctx, evolutionsim.Options{
+	o := evolutionsim.Options{
 		Receipts:  evolutionsim.Receipts{ServerAck: evolutionsim.Never, DeliveryAck: evolutionsim.Never, Read: evolutionsim.Never},
 		Instances: []evolutionsim.Instance{{Name: simName, Number: "5511900000000", State: "open"}},
-	})
+	}
+	if change != nil {
+		change(&o)
+	}
+	sim, err := evolutionsim.Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/absence"
 	"pilotstatus.dev/events/queue"
 )
 
@@ -22,6 +23,7 @@ type Settings struct {
 	LookUps     []time.Duration // after the attempt became unknown; 20 s, 60 s, then doubling
 	LookUpMax   time.Duration   // longest wait between look-ups; 10 min
 	LookUpLimit time.Duration   // of one look-up; 10 s
+	Absence     absence.Rules   // when look-ups that find nothing count; 180 s after the intent, 60 s apart
 
 	ProbeEvery time.Duration // the first probe of a parked instance, and each of an unusable gateway; 5 s
 	// FailOn names causes (CauseUnauthorized, CauseInstanceUnknown, CauseLicenseRequired) that fail a message instead of parking the
@@ -68,6 +70,8 @@ func (s Settings) withDefaults() Settings {
 		{&s.SuccessorWait, 20 * time.Second},
 		{&s.LookUpMax, 10 * time.Minute},
 		{&s.LookUpLimit, 10 * time.Second},
+		{&s.Absence.After, absence.DefaultRules().After},
+		{&s.Absence.Apart, absence.DefaultRules().Apart},
 		{&s.ProbeEvery, 5 * time.Second},
 		{&s.ProbeMax, 30 * time.Second},
 		{&s.ResumeSpread, 5 * time.Second},

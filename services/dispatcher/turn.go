@@ -49,7 +49,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	case numberFine:
 	}
 	failpoint.Hit("dispatcher.before_intent")
-	s := a.start(ctx, j, callOf(content), a.jidHash(ctx, inst, number))
+	s := a.start(ctx, j, callOf(content), a.jidHash(ctx, inst, number), chooseID(client, callOf(content)))
 	if s == nil {
 		return
 	}
@@ -74,7 +74,9 @@ type intent struct {
 	job   job
 	nonce string
 	seq   uint64
-	begun time.Time // before the first publish attempt, with its monotonic reading
+	// chosen is the id that the gateway is asked to give the message; "" where it takes none.
+	chosen string
+	begun  time.Time // before the first publish attempt, with its monotonic reading
 }
 
 // age is the larger of monotonic and wall time since before the first publish attempt (rule R4).
@@ -83,14 +85,14 @@ func (s *intent) age(now time.Time) time.Duration {
 }
 
 // start appends the intent and reads the tail up to it. nil means that no call may follow now.
-func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash string) *intent {
-	s := &intent{job: j, nonce: newID(), begun: a.p.d.set.Now()}
+func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash, chosen string) *intent {
+	s := &intent{job: j, nonce: newID(), chosen: chosen, begun: a.p.d.set.Now()}
 	set := a.p.d.set
 	a.p.own.Store(s.nonce, struct{}{})
 	defer a.p.own.Delete(s.nonce)
 	ev := a.event(events.TypeDispatchStarted, "started", j.message(), j.lane.Tenant, j.attempt,
 		&events.DispatchStarted{Call: string(call), BudgetMS: set.Budget.Milliseconds(), LimitMS: set.CallLimit.Milliseconds(), JIDHash: jidHash})
-	ev.Nonce, ev.DeliverUntil = s.nonce, j.deliverUntil
+	ev.Nonce, ev.GatewayID, ev.DeliverUntil = s.nonce, s.chosen, j.deliverUntil
 	bounded, cancel := context.WithTimeout(ctx, set.Budget)
 	defer cancel()
 	started := false
@@ -123,6 +125,14 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash s
 		a.log.Warn().Err(err).Str("message", j.id).Msg("start not confirmed")
 	}
 	return nil
+}
+
+// chooseID draws the gateway id of an attempt, for gateways that take one: a look-up finds it by that, and a receipt proves it.
+func chooseID(client *evolution.Client, call evolution.Call) string {
+	if !evolution.TakesMessageID(call, client.KnownVersion()) {
+		return ""
+	}
+	return evolution.NewMessageID()
 }
 
 // maxMine bounds what is remembered of starts that were never seen to land.

@@ -1,0 +1,121 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/recipient"
+	"pilotstatus.dev/infra/evolution"
+)
+
+// proof is a row of the gateway that belongs to an attempt.
+type proof struct {
+	s      suspect
+	row    evolution.Record
+	number string // of the recipient
+}
+
+// conclude appends what a look-up came to: the proofs, and where nothing was found under all conditions, that the attempt is absent.
+// A group whose rows might be of something else of ours that is going on says nothing yet.
+func (a *actor) conclude(ctx context.Context, r lookupResult) {
+	if r.restored {
+		a.concludeRestored(ctx, r)
+		return
+	}
+	a.lookedUp(r.asked)
+	var proofs []proof
+	var gone []absentee
+	a.mu.Lock()
+	busy := a.busySlots(r.asked)
+	for _, g := range r.groups {
+		if busy[g.suspects[0].slot] {
+			continue
+		}
+		found, free := g.attribute(a.q.Bound)
+		proofs = append(proofs, found...)
+		gone = append(gone, a.observe(r, g, free)...)
+	}
+	a.mu.Unlock()
+	for _, p := range proofs {
+		if !p.s.ghost {
+			a.prove(ctx, p.s, p.row.KeyID)
+			a.mismatch(ctx, p)
+		}
+	}
+	for _, x := range gone {
+		a.absent(ctx, x)
+	}
+}
+
+// busySlots are the slots in which a start is open, or an attempt became unknown that was not asked about: a row of such a recipient
+// may be its. A recipient has one slot for ever. The caller holds a.mu.
+func (a *actor) busySlots(asked []suspect) map[uint8]bool {
+	busy := map[uint8]bool{}
+	for _, e := range a.q.Open() {
+		busy[e.Lane.Slot] = true
+	}
+	for _, s := range a.suspects() {
+		if !slices.ContainsFunc(asked, s.same) {
+			busy[s.slot] = true
+		}
+	}
+	return busy
+}
+
+// attribute gives the rows to the suspects. A row with the id that a suspect chose is its. The others are told apart by nothing but
+// their number: rows of other messages of ours do not count, and with fewer rows than attempts none is proved; unless all those are
+// attempts of one message, which has left then. free counts the rows that are nobody else's.
+func (g *sameText) attribute(bound func(keyID string) bool) (proofs []proof, free int) {
+	rows := slices.DeleteFunc(slices.Clone(g.rows), func(r evolution.Record) bool { return bound(r.KeyID) })
+	free = len(rows)
+	var rest []suspect
+	for _, s := range g.suspects {
+		i := slices.IndexFunc(rows, func(r evolution.Record) bool { return s.chosen != "" && r.KeyID == s.chosen })
+		if i < 0 {
+			rest = append(rest, s)
+			continue
+		}
+		proofs = append(proofs, proof{s, rows[i], g.number})
+		rows = slices.Delete(rows, i, i+1)
+	}
+	switch {
+	case len(rows) == 0 || len(rest) == 0:
+	case len(rows) >= len(rest):
+		for i, s := range rest {
+			proofs = append(proofs, proof{s, rows[i], g.number})
+		}
+	case !slices.ContainsFunc(rest, func(s suspect) bool { return s.message.ID != rest[0].message.ID }):
+		proofs = append(proofs, proof{rest[newestBefore(rest, rows[0])], rows[0], g.number})
+	}
+	return proofs, free
+}
+
+// newestBefore gives which of the attempts of one message a row belongs to: it was composed after its intent and before the next one.
+func newestBefore(attempts []suspect, row evolution.Record) (n int) {
+	for i, s := range attempts {
+		if !s.since.After(row.Timestamp.Add(lookSlack)) {
+			n = i
+		}
+	}
+	return n
+}
+
+// others counts the messages of the group beside one: what the rows cannot tell apart from it.
+func (g *sameText) others(id string) int {
+	seen := map[string]bool{id: true}
+	for _, s := range g.suspects {
+		seen[s.message.ID] = true
+	}
+	return len(seen) - 1
+}
+
+// mismatch records that a message which a look-up found by its own id went to somebody else.
+func (a *actor) mismatch(ctx context.Context, p proof) {
+	if p.row.RemoteJID == "" || p.row.KeyID != p.s.chosen || recipient.JIDMatches(p.row.RemoteJID, p.number) {
+		return
+	}
+	j := job{id: p.s.message.ID, queuedSeq: p.s.message.QueuedSeq, attempt: p.s.attempt}
+	j.lane.Tenant = p.s.tenant
+	a.append(ctx, a.evidence(events.TypeEvidenceAnomaly, "anomaly", j, &events.EvidenceAnomaly{Kind: events.AnomalyJIDMismatch}))
+}
