@@ -21,17 +21,6 @@ const (
 	AfterAbsence               // another attempt once `absent` is recorded
 )
 
-// ParsePolicy reads a policy by its name in settings: never or after_absence.
-func ParsePolicy(name string) (p Policy, ok bool) {
-	switch name {
-	case "never":
-		return Never, true
-	case "after_absence":
-		return AfterAbsence, true
-	}
-	return Never, false
-}
-
 // Backoff of one category: exponential from Base, at most Cap, full jitter.
 type Backoff struct {
 	Base time.Duration

@@ -27,15 +27,15 @@ const (
 
 // Causes of an unknown send: it may have left.
 const (
-	CauseNoAnswer      = events.UnknownNoAnswer           // the limit was reached after bytes were written
+	CauseNoAnswer      = events.UnknownNoAnswer // the limit was reached after bytes were written
 	CauseBroken        = events.UnknownBroken   // the connection ended after bytes were written and before an answer
-	CauseNotSaved      = "not_saved"           // the gateway's database failed, which happens after the message left
-	CauseRedirected    = "redirected"          // a 3xx, which is never followed
-	CauseTimeout       = "request_timeout"     // 408
-	CauseGatewayError  = "gateway_error"       // a 5xx that is not in the table
-	CauseErrorObject   = "error_object"        // the gateway printed an error as [object Object]
-	CauseUnrecognised  = "unrecognized_answer" // anything else that is not in the table
-	CauseNoGatewayID   = "gateway_id_unknown"  // accepted without a readable key id: look up, never send again
-	CauseUnreadable    = "unreadable_answer"   // a 2xx of another call without the body it should have
-	CauseNotOnWhatsApp = "number_not_found"    // the gateway found no such name or number (other calls)
+	CauseNotSaved      = "not_saved"            // the gateway's database failed, which happens after the message left
+	CauseRedirected    = "redirected"           // a 3xx, which is never followed
+	CauseTimeout       = "request_timeout"      // 408
+	CauseGatewayError  = "gateway_error"        // a 5xx that is not in the table
+	CauseErrorObject   = "error_object"         // the gateway printed an error as [object Object]
+	CauseUnrecognised  = "unrecognized_answer"  // anything else that is not in the table
+	CauseNoGatewayID   = "gateway_id_unknown"   // accepted without a readable key id: look up, never send again
+	CauseUnreadable    = "unreadable_answer"    // a 2xx of another call without the body it should have
+	CauseNotOnWhatsApp = "number_not_found"     // the gateway found no such name or number (other calls)
 )

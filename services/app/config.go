@@ -70,6 +70,9 @@ type Config struct {
 	PresenceLimit  time.Duration   `help:"Limit of a presence call." default:"3s" env:"PILOT_PRESENCE_LIMIT"`
 	SuccessorWait  time.Duration   `help:"Wait before an open start of another life is called unknown." default:"20s" env:"PILOT_SUCCESSOR_WAIT"`
 	LookUps        []time.Duration `help:"Ages of the first look-ups of an unknown attempt; further ones back off." default:"20s,60s" env:"PILOT_LOOK_UPS"`
+	AbsentAfter    time.Duration   `help:"Age of an attempt without an answer at the first of the two look-ups that find it absent. Not below how long the gateway may still send what we gave up." default:"180s" env:"PILOT_ABSENT_AFTER"`
+	AbsentApart    time.Duration   `help:"Time between these two look-ups." default:"60s" env:"PILOT_ABSENT_APART"`
+	AfterAbsence   []string        `help:"Categories of which another attempt may follow one that was found absent; the others are never sent again. none for none." default:"UTILITY,MARKETING" env:"PILOT_AFTER_ABSENCE"`
 	PresumedAfter  time.Duration   `help:"After deliverUntil, when an attempt still unknown is presumed to have failed." default:"10m" env:"PILOT_PRESUMED_AFTER"`
 	Quiet          time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
 	ProbeEvery     time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
@@ -133,6 +136,10 @@ func (c Config) Validate() error {
 	for i, d := range c.LookUps {
 		complain(d <= 0 || (i > 0 && d <= c.LookUps[i-1]), "--look-ups grow")
 	}
+	complain(c.AbsentAfter < c.SendLimit || c.AbsentApart <= 0, "--absent-after is not shorter than --send-limit, and --absent-apart is positive")
+	if _, err := policies(c.AfterAbsence); err != nil {
+		complain(true, err.Error())
+	}
 	complain(c.NATSURL != "" && c.NATSSync == string(natsserver.SyncGroup), "--nats-sync group is of the embedded server only: with --nats-url the server's own sync_interval decides")
 	complain(c.NATSURL == "" && c.Replicas > 1, "--replicas above 1 needs a cluster: give --nats-url")
 	if len(faults) == 0 {
@@ -165,6 +172,7 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Stringer("accept_limit", c.AcceptLimit).Stringer("claim_wait", c.ClaimWait).
 		Float64("burst_rate", c.BurstRate).Int("burst", c.Burst).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
+		Stringer("absent_after", c.AbsentAfter).Stringer("absent_apart", c.AbsentApart).Strs("after_absence", c.AfterAbsence).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
 		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Int("hook_disable_after", c.HookDisable).Stringer("receipts_grace", c.ReceiptsGrace).
 		Stringer("reconcile_every", c.ReconcileEvery).Stringer("ack_overdue", c.AckOverdue).Stringer("delivery_window", c.DeliveryWindow).

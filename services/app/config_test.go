@@ -2,11 +2,15 @@ package app
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/queue"
 )
 
 func TestConfigGivesEveryComplaintAtOnce(t *testing.T) {
@@ -20,8 +24,9 @@ func TestConfigGivesEveryComplaintAtOnce(t *testing.T) {
 	}
 	c.Partitions, c.SuccessorWait, c.LookUps, c.Replicas = 300, time.Second, []time.Duration{2, 1}, 3
 	c.IngestURL, c.LaneCap = "::", -1
+	c.AbsentAfter, c.AfterAbsence = time.Second, []string{"NEWS"}
 	err = c.Validate()
-	for _, flag := range []string{"--partitions", "--successor-wait", "--look-ups", "--replicas", "--ingest-url", "--lane-cap"} {
+	for _, flag := range []string{"--partitions", "--successor-wait", "--look-ups", "--replicas", "--ingest-url", "--lane-cap", "--absent-after", "--after-absence"} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("no word of %s in %v", flag, err)
 		}
@@ -39,5 +44,25 @@ func TestConfigIsLoggedWithoutSecrets(t *testing.T) {
 	c.Log(zerolog.New(&out), Roles())
 	if s := out.String(); strings.Contains(s, "hunter2") || !strings.Contains(s, `"postgres_url":"set"`) {
 		t.Errorf("logged %s", s)
+	}
+}
+
+func TestPoliciesOfUnknownAttempts(t *testing.T) {
+	t.Parallel()
+	c, err := Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := policies(c.AfterAbsence)
+	if err != nil || !maps.Equal(got, queue.DefaultRules().Policies) {
+		t.Errorf("by default %v, %v", got, err)
+	}
+	for _, none := range [][]string{nil, {""}, {"none"}} {
+		if got, err := policies(none); err != nil || len(got) != 0 {
+			t.Errorf("%q: %v, %v", none, got, err)
+		}
+	}
+	if got, err := policies([]string{"OTP"}); err != nil || got[events.OTP] != queue.AfterAbsence || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
 	}
 }

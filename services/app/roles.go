@@ -11,6 +11,7 @@ import (
 
 	"pilotstatus.dev/api"
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/absence"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
@@ -93,7 +94,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 	d := dispatcher.New(dispatcher.Config{
 		Settings: dispatcher.Settings{
 			ID: processID(), Rules: cfg.rules(), Budget: cfg.IntentBudget, CallLimit: cfg.SendLimit, SuccessorWait: cfg.SuccessorWait,
-			LookUps: cfg.LookUps, ProbeEvery: cfg.ProbeEvery, FailOn: cfg.FailOn, LaneCap: cfg.LaneCap, SkipNumbers: cfg.SkipNumbers,
+			LookUps: cfg.LookUps, Absence: absence.Rules{After: cfg.AbsentAfter, Apart: cfg.AbsentApart}, ProbeEvery: cfg.ProbeEvery, FailOn: cfg.FailOn, LaneCap: cfg.LaneCap, SkipNumbers: cfg.SkipNumbers,
 			SnapshotEvery: cfg.SnapshotEvery, SnapshotMaxAge: cfg.SnapshotMaxAge, WitnessEvery: cfg.WitnessEvery,
 			RestoredWait: cfg.RestoredWait, Accept: accept,
 		},
@@ -117,6 +118,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 func (c Config) rules() queue.Rules {
 	rules := queue.DefaultRules()
 	rules.PresumedAfter, rules.Quiet = c.PresumedAfter, c.Quiet
+	rules.Policies, _ = policies(c.AfterAbsence) // Validate has read them
 	return rules
 }
 

@@ -26,6 +26,8 @@ const (
 	budget        = time.Second
 	callLimit     = 2 * time.Second
 	successorWait = 2500 * time.Millisecond
+	absentAfter   = 4 * time.Second // the gateway takes 20 ms for a send, one at a time
+	absentApart   = time.Second
 	leaseTTL      = 3 * time.Second // the dispatcher's own
 	window        = 25 * time.Second
 	presumedAfter = time.Second
@@ -120,7 +122,7 @@ func (d *deployment) start(ctx context.Context, name, arm string) error {
 		"--nats-url", d.platform.URLs().NATS, "--partitions", fmt.Sprint(partitions), "--postgres-url", d.postgres.URL(),
 		"--http-addr", d.api, "--ingest-addr", d.ingest, "--allow-loopback-endpoints", "--burst-rate=-1",
 		"--intent-budget", budget.String(), "--send-limit", callLimit.String(), "--successor-wait", successorWait.String(),
-		"--look-ups", "200ms,600ms", "--quiet", "100ms", "--presumed-after", presumedAfter.String(), "--probe-every", "500ms",
+		"--look-ups", "200ms,600ms", "--absent-after", absentAfter.String(), "--absent-apart", absentApart.String(), "--quiet", "100ms", "--presumed-after", presumedAfter.String(), "--probe-every", "500ms",
 		"--hook-waits", "500ms,1s,2s,5s", "--receipts-grace", "2s", "--snapshot-every", fmt.Sprint(snapshotEvery), "--log-level", "info", "--log-format", "json",
 	)
 	if err != nil {

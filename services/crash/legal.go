@@ -16,6 +16,7 @@ const (
 	refused
 	deferred
 	unknown
+	absent // unknown, and found to have left no trace: the next attempt is permitted, a definite end is not
 	disproved
 )
 
@@ -43,7 +44,7 @@ type court struct {
 }
 
 // illegal lists what the order of a partition's log breaks: the chain of each group, one open start an instance (P5), a start only
-// where the attempts before had no effect (R8), no end while a start is open, one end.
+// where the attempt before had no effect or was found absent (R8), no end while a start is open, one end.
 func illegal(log []events.Recorded) []string {
 	c := court{stories: map[string]*story{}, group: map[string]uint64{}, calling: map[string]string{}}
 	for _, rec := range log {
@@ -85,7 +86,7 @@ func (c *court) take(rec events.Recorded, instance string) {
 		case events.TypeDispatchProved:
 			s.proved = true
 		case events.TypeDispatchDisproved:
-			c.outcome(rec, instance, s, unknown, disproved)
+			c.disproved(rec, instance, s)
 		case events.TypeDispatchAccepted:
 			c.outcome(rec, instance, s, open, accepted)
 		case events.TypeDispatchRefused:
@@ -94,6 +95,8 @@ func (c *court) take(rec events.Recorded, instance string) {
 			c.outcome(rec, instance, s, open, deferred)
 		case events.TypeDispatchUnknown:
 			c.outcome(rec, instance, s, open, unknown)
+		case events.TypeDispatchAbsent:
+			c.outcome(rec, instance, s, unknown, absent)
 		default:
 			c.fault(rec, "a type that does not belong here")
 		}
@@ -107,7 +110,7 @@ func (c *court) started(rec events.Recorded, instance string, s *story) {
 	if s.ended || s.proved {
 		c.fault(rec, "the message has ended or left")
 	}
-	if n := len(s.attempts); rec.Attempt != n+1 || (n > 0 && s.last() != deferred && s.last() != disproved) {
+	if n := len(s.attempts); rec.Attempt != n+1 || (n > 0 && s.last() != deferred && s.last() != disproved && s.last() != absent) {
 		c.fault(rec, fmt.Sprintf("attempt %d after %v", rec.Attempt, s.attempts))
 	}
 	if !rec.Stored.Before(s.until.DeliverUntil) {
@@ -133,6 +136,15 @@ func (c *court) outcome(rec events.Recorded, instance string, s *story, from, to
 	if from == open {
 		delete(c.calling, instance)
 	}
+}
+
+// disproved: an attempt that is unknown, absent or not.
+func (c *court) disproved(rec events.Recorded, instance string, s *story) {
+	from := unknown
+	if n := rec.Attempt; n >= 1 && n <= len(s.attempts) && s.attempts[n-1] == absent {
+		from = absent
+	}
+	c.outcome(rec, instance, s, from, disproved)
 }
 
 func (c *court) closed(rec events.Recorded, s *story) {

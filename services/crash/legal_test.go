@@ -48,6 +48,7 @@ func TestLegalOrder(t *testing.T) {
 		accepted  = events.TypeDispatchAccepted
 		deferred  = events.TypeDispatchDeferred
 		unknown   = events.TypeDispatchUnknown
+		absent    = events.TypeDispatchAbsent
 		proved    = events.TypeDispatchProved
 		disproved = events.TypeDispatchDisproved
 		closed    = events.TypeDispatchClosed
@@ -65,6 +66,10 @@ func TestLegalOrder(t *testing.T) {
 		"unknown, closed":        {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(closed, "a", 0), ""},
 		"accepted log":           {new(script).queued("a").step(restored, "", 0).step(started, "a", 1).step(restored, "", 0).step(accepted, "a", 1), ""},
 		"sent again blindly":     {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(started, "a", 2), "attempt 2 after"},
+		"absent, again":          {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(absent, "a", 1).step(started, "a", 2), ""},
+		"absent, disproved":      {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(absent, "a", 1).step(disproved, "a", 1), ""},
+		"absent, proved, again":  {new(script).queued("a").step(started, "a", 1).step(unknown, "a", 1).step(absent, "a", 1).step(proved, "a", 1).step(started, "a", 2), "ended or left"},
+		"absent while open":      {new(script).queued("a").step(started, "a", 1).step(absent, "a", 1), "attempt 1 of"},
 		"two at once":            {new(script).queued("a", "b").step(started, "a", 1).step(started, "b", 1), "a start of a is open"},
 		"after it left":          {new(script).queued("a").step(started, "a", 1).step(deferred, "a", 1).step(proved, "a", 1).step(started, "a", 2), "ended or left"},
 		"outcome twice":          {new(script).queued("a").step(started, "a", 1).step(accepted, "a", 1).step(accepted, "a", 1), "attempt 1 of"},

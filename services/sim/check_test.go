@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/absence"
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/infra/evolutionsim"
 )
@@ -21,6 +22,7 @@ func check(h *history) []violation {
 	for _, m := range h.order {
 		h.checkEnd(m)
 		h.checkAttempts(m)
+		h.checkAbsence(m)
 		h.checkDeadline(m)
 		h.checkStatus(m)
 		h.checkTruth(m)
@@ -104,8 +106,39 @@ func (h *history) checkLedger() {
 				h.broke("I2", id, "attempt %d left %d times", e.attempt, per[e.attempt])
 			}
 		}
-		if len(entries) > 1 {
-			h.broke("I2", id, "it left %d times", len(entries))
+		for i, e := range entries {
+			if i+1 < len(entries) && !h.excused(id, e) {
+				h.broke("I2", id, "it left %d times, by attempt %d too", len(entries), e.attempt)
+			}
+		}
+	}
+}
+
+// excused: what left may leave again only where its attempt was found absent, and the gateway had stored no row of it. Nobody can
+// find that out: a gateway that loses its answer and its row of one message (docs/reference/gateway.md, Absence).
+func (h *history) excused(id string, e ledgerEntry) bool {
+	m := h.messages[id]
+	return m != nil && !e.Stored && e.attempt >= 1 && e.attempt <= len(m.sum.Attempts) && m.sum.Attempts[e.attempt-1].Absent
+}
+
+// checkAbsence: an attempt is absent only under all its conditions, as far as log and ledger tell, and one that left with a row never is.
+func (h *history) checkAbsence(m *told) {
+	var unknown *events.DispatchUnknown
+	for _, r := range m.recs {
+		switch b := r.Body.(type) {
+		case *events.DispatchUnknown:
+			unknown = b
+		case *events.DispatchAbsent:
+			h.absences++
+			rules := absence.DefaultRules()
+			if unknown == nil || !absence.Silent(*unknown) || b.FirstMS < rules.After.Milliseconds() || b.LastMS-b.FirstMS < rules.Apart.Milliseconds() {
+				h.broke("I2", m.ID, "attempt %d ended as %+v and was called absent by %+v", r.Attempt, unknown, b)
+			}
+			for _, e := range h.ledger[m.ID] {
+				if e.attempt == r.Attempt && e.Stored {
+					h.broke("I2", m.ID, "attempt %d was called absent, and left with a row at %s", r.Attempt, clock(e.AcceptedAt))
+				}
+			}
 		}
 	}
 }
@@ -154,12 +187,18 @@ func (h *history) checkAttempts(m *told) {
 				h.broke("I2", m.ID, "attempt %d starts after %d attempts", f.Attempt, len(before.Attempts))
 			case before.Settled():
 				h.broke("I2", m.ID, "attempt %d starts after the message was over", f.Attempt)
-			case f.Attempt > 1 && last.State != message.AttemptDeferred && last.State != message.AttemptDisproved:
+			case f.Attempt > 1 && last.State != message.AttemptDeferred && last.State != message.AttemptDisproved && !mayFollowAbsence(m, last):
 				h.broke("I2", m.ID, "attempt %d starts while attempt %d may have had an effect", f.Attempt, f.Attempt-1)
 			}
 		}
 		before = m.state.Record[:i+1].Summarize()
 	}
+}
+
+// mayFollowAbsence: the policy after_absence, which OTP does not have.
+func mayFollowAbsence(m *told, last message.Attempt) bool {
+	addr, err := events.ParseEventSubject(m.recs[0].Address)
+	return err == nil && addr.Group == events.GroupQueued && addr.Lane.Class.Category() != events.OTP && last.State == message.AttemptUnknown && last.Absent
 }
 
 // checkFence: at most one start of an instance is open (I4), and each fenced event names the one before it.
@@ -275,7 +314,7 @@ func (h *history) checkTruth(m *told) {
 	if m.view.GatewayID == "" || strings.HasPrefix(m.Text, "same") || len(left) == 0 {
 		return
 	}
-	if left[0].KeyID != m.view.GatewayID {
+	if !slices.ContainsFunc(left, func(e ledgerEntry) bool { return e.KeyID == m.view.GatewayID }) {
 		h.broke("truth", m.ID, "it is bound to %s, and left as %s", m.view.GatewayID, left[0].KeyID)
 	}
 }

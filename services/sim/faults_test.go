@@ -66,6 +66,7 @@ func (p *plan) broken(r *rand.Rand) []evolutionsim.Fault {
 		{Kind: "reset", When: "before"},
 		{Kind: "reset", When: "after"},
 		{Kind: "unsaved"},
+		{Kind: "renamed"},
 		{Kind: "misroute", JID: "5519988887777@s.whatsapp.net"},
 		{Kind: "receipts", Mode: "late", DelayMS: r.IntN(int(p.latest().Milliseconds())), JID: "123456789012345@lid"},
 	}

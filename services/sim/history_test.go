@@ -21,6 +21,7 @@ type history struct {
 	byCall   map[int]attemptKey       // index in rec.Calls → the attempt that made it
 	ledger   map[string][]ledgerEntry // by message
 	found    []violation
+	absences int // attempts that were found absent
 }
 
 // told is one message: what its sender was told, and what the log says.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolutionsim"
 )
 
 // The seed that every test run goes through.
@@ -78,6 +79,9 @@ func TestChecksNoticeWhatIsBroken(t *testing.T) {
 		"an end is missing":          {"I1", func(r *recording) { dropLast(r, events.TypeDispatchClosed) }},
 		"an attempt calls twice":     {"I2", func(r *recording) { r.Calls = append(r.Calls, r.Calls[0]) }},
 		"a message leaves twice":     {"I2", leaveTwice},
+		"absent too early":           {"I2", func(r *recording) { rewriteAbsence(r, `"firstMs":`, `"firstMs":-`) }},
+		"absent, and it had a row":   {"I2", absentThoughLeft},
+		"again without an absence":   {"I2", func(r *recording) { dropFirst(r, events.TypeDispatchAbsent) }},
 		"an outcome is not recorded": {"I2", func(r *recording) { dropFirst(r, events.TypeDispatchDeferred) }},
 		"a call without an intent":   {"I3", func(r *recording) { r.Calls[0].Group = 0 }},
 		"a call of another message":  {"I3", func(r *recording) { r.Calls[0].Text = "sim-99999" }},
@@ -169,6 +173,42 @@ func leaveTwice(r *recording) {
 			}
 		}
 	}
+}
+
+// rewriteAbsence changes what the first absence says.
+func rewriteAbsence(r *recording, old, becomes string) {
+	for p := range r.Log {
+		for i, s := range r.Log[p] {
+			if typeOf(s) == events.TypeDispatchAbsent {
+				r.Log[p][i].Data = []byte(strings.Replace(string(s.Data), old, becomes, 1))
+				return
+			}
+		}
+	}
+	panic("the short day has no absence")
+}
+
+// absentThoughLeft makes an attempt of a message that left, and whose next attempt left too, look absent: it is what the absent one
+// called that left.
+func absentThoughLeft(r *recording) {
+	for p := range r.Log {
+		for _, s := range r.Log[p] {
+			if typeOf(s) != events.TypeDispatchAbsent {
+				continue
+			}
+			id := s.Header[events.HeaderSubject][0]
+			m := slices.IndexFunc(r.Accepted, func(a acceptedMessage) bool { return a.ID == id })
+			i := slices.IndexFunc(r.Calls, func(c call) bool { return c.Text == r.Accepted[m].Text })
+			if m < 0 || i < 0 || strings.HasPrefix(r.Accepted[m].Text, "same") {
+				continue
+			}
+			r.Ledgers[0].Entries = append(r.Ledgers[0].Entries, evolutionsim.Entry{
+				Instance: r.Calls[i].Instance, Text: r.Calls[i].Text, StartedAt: r.Calls[i].At, AcceptedAt: r.Calls[i].At, Stored: true,
+			})
+			return
+		}
+	}
+	panic("the short day has no absence of a text of its own")
 }
 
 func startLate(r *recording) {

@@ -158,11 +158,14 @@ func (w *world) later(d time.Duration, do func()) {
 	})
 }
 
+// versions of the gateways: one that chooses the ids of messages, and one that is told them.
+var versions = [gateways]string{"2.3.6", "2.4.0"}
+
 // define fills gateways and control plane.
 func (w *world) define(ctx context.Context) error {
 	for g := range gateways {
 		gw, err := w.openGateway(w.ctx, fmt.Sprintf("gw-%d", g), evolutionsim.Options{
-			SendTime: 700 * time.Millisecond, NoSaving: w.plan.NoSaving && g == gateways-1,
+			Version: versions[g], SendTime: 700 * time.Millisecond, NoSaving: w.plan.NoSaving && g == gateways-1,
 			Receipts: evolutionsim.Receipts{ServerAck: time.Second, DeliveryAck: 5 * time.Second, Read: 90 * time.Second},
 		})
 		if err != nil {

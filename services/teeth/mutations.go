@@ -64,6 +64,16 @@ var mutations = []mutation{
 		pkg:     "services/dispatcher", test: "TestC1SentBut400WithoutARowEndsPresumed",
 	},
 	{
+		without: "R8 absence: a socket that was open throughout",
+		patches: []patch{{"services/dispatcher/absent.go", "\tcase w.shut, w.changed.After(s.since.Add(-lookSlack)), ", "\tcase "}},
+		pkg:     "services/dispatcher", test: "TestNoAbsenceWithoutEveryCondition",
+	},
+	{
+		without: "R8 absence: never after a 400",
+		patches: []patch{{"events/absence/absence.go", "return u.HTTPStatus >= 500 && u.HTTPStatus <= 599", "return u.HTTPStatus >= 400 && u.HTTPStatus <= 599"}},
+		pkg:     "services/dispatcher", test: "TestC1SentBut400IsNeverAbsent",
+	},
+	{
 		without: "R9 the successor's wait",
 		patches: []patch{{"services/dispatcher/ends.go", "now.Sub(first) >= a.p.d.set.SuccessorWait {", "now.Sub(first) >= 0 {"}},
 		pkg:     "services/dispatcher", test: "TestR6R9OpenStartOfAnotherLife",
