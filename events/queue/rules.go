@@ -75,6 +75,24 @@ func (r Rules) RetryDelay(c events.Category, counted int, draw float64) time.Dur
 	return max(minDelay, time.Duration(draw*ceiling))
 }
 
+// RetryAt gives when the attempt after the counted-th is due. Where what is left of the window would be over before, it is drawn from
+// what is left: a message is not lost to a long wait while an earlier try would fit.
+func (r Rules) RetryAt(c events.Category, counted int, draw float64, now, deliverUntil time.Time) time.Time {
+	at := now.Add(r.RetryDelay(c, counted, draw))
+	last := deliverUntil.Add(-lastTry)
+	if !at.After(last) {
+		return at
+	}
+	left := last.Sub(now)
+	if left < minDelay { // it hardly fits: at once, and once only
+		return now.Add(minDelay)
+	}
+	return now.Add(max(minDelay, time.Duration(draw*float64(left))))
+}
+
+// lastTry is what a try needs of the window: for its intent, and for a gateway that is not at once there.
+const lastTry = time.Second
+
 // Hold says why a start or an end is not allowed; "" means it is.
 type Hold string
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"pilotstatus.dev/events"
 )
 
@@ -332,6 +334,34 @@ func TestRetryDelay(t *testing.T) {
 	}
 	if got := New(instance, r).Rules(); got.AgingTurns != 10 || got.Quiet != time.Minute || got.PresumedAfter != 10*time.Minute {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A retry is never drawn so late that its message is over, where an earlier try fits; it is never later than the backoff draws it, and
+// over the draws it lies anywhere in the time that there is.
+func TestARetryFitsIntoTheWindow(t *testing.T) {
+	t.Parallel()
+	r := DefaultRules()
+	rapid.Check(t, func(t *rapid.T) {
+		c := rapid.SampledFrom([]events.Category{events.OTP, events.Utility, events.Marketing}).Draw(t, "category")
+		counted, draw := rapid.IntRange(0, 10).Draw(t, "counted"), rapid.Float64Range(0, 0.9999).Draw(t, "draw")
+		left := time.Duration(rapid.Int64Range(-int64(time.Second), int64(20*time.Minute)).Draw(t, "left"))
+		at := r.RetryAt(c, counted, draw, epoch, epoch.Add(left))
+		delay := at.Sub(epoch)
+		switch {
+		case delay < minDelay:
+			t.Fatalf("after %s: a hot loop", delay)
+		case delay > r.RetryDelay(c, counted, draw):
+			t.Fatalf("after %s, later than the backoff's %s", delay, r.RetryDelay(c, counted, draw))
+		case left >= lastTry+minDelay && delay > left-lastTry:
+			t.Fatalf("after %s of %s: too late", delay, left)
+		}
+		if later := r.RetryAt(c, counted+1, draw, epoch, epoch.Add(24*time.Hour)); later.Before(r.RetryAt(c, counted, draw, epoch, epoch.Add(24*time.Hour))) {
+			t.Fatal("it does not grow")
+		}
+	})
+	if at := r.RetryAt(events.Marketing, 9, 0.5, epoch, after(61)); !at.Equal(after(30)) {
+		t.Errorf("half way at %v", at)
 	}
 }
 

@@ -33,6 +33,17 @@ func (b *breaker) failed(now time.Time, draw float64) {
 	b.fails++
 }
 
+// limited waits as long as the gateway asks for, else as after a failure.
+func (b *breaker) limited(asked time.Duration, now time.Time, draw float64) {
+	if asked <= 0 {
+		b.failed(now, draw)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = now.Add(asked)
+}
+
 func (b *breaker) worked() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,10 +60,13 @@ func (b *breaker) opensAt() time.Time {
 // felt takes in what an attempt says of the way to the gateway.
 func (a *actor) felt(ctx context.Context, inst events.Instance, out outcome) {
 	switch {
+	case out.verdict.Code == evolution.CauseRateLimited: // the limit is of the instance: the others behind it wait as long
+		a.breaker.limited(out.verdict.RetryAfter, a.p.d.set.Now(), a.p.d.draw())
+		a.p.d.outages.reached(inst.GatewayURL)
 	case out.called:
 		a.breaker.worked()
 		a.p.d.outages.reached(inst.GatewayURL)
-	case out.verdict.Code == evolution.CauseNotConnected:
+	case out.verdict.Code == evolution.CauseNotConnected && out.verdict.Outcome == evolution.Deferred:
 		now := a.p.d.set.Now()
 		a.breaker.failed(now, a.p.d.draw())
 		if a.p.d.outages.unreachable(inst.GatewayURL, now) {

@@ -93,10 +93,10 @@ func (a *actor) dueAt(j job, out outcome) time.Time {
 		return now.Add(out.verdict.RetryAfter)
 	}
 	n := j.counted + 1
-	if !out.called || out.verdict.Park { // it uses up no budget, so its own number drives the backoff
+	if !out.called || out.verdict.Park || out.verdict.Code == evolution.CauseRateLimited { // it uses up no budget, so its own number drives the backoff
 		n = j.attempt
 	}
-	return now.Add(a.p.d.set.Rules.RetryDelay(j.lane.Class.Category(), n, a.p.d.draw()))
+	return a.p.d.set.Rules.RetryAt(j.lane.Class.Category(), n, a.p.d.draw(), now, j.deliverUntil)
 }
 
 // notCalledDelay is the wait after a start that was stopped before its call.

@@ -244,3 +244,30 @@ func TestFailBySetting(t *testing.T) {
 		})
 	}
 }
+
+// A limit that the gateway names is the instance's: another message does not try it meanwhile, and the wait is no attempt of either.
+func TestALimitHoldsTheInstance(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fault(evolutionsim.Fault{
+		Kind: "answer", Status: 429, Body: `{}`, ContentType: "application/json", Headers: map[string]string{"Retry-After": "2"}, TextContains: "one", Times: 1,
+	})
+	r.run(quick())
+	one := r.accept(order{text: "one"})
+	eventually(t, "deferred", func() bool { return r.count(one, events.TypeDispatchDeferred) == 1 }, func() string { return r.story(one) })
+	two := r.accept(order{text: "two"})
+	r.awaitStage(one, events.StageDispatched)
+	r.awaitStage(two, events.StageDispatched)
+	var limited, begun time.Time
+	for _, rec := range r.history() {
+		if rec.Subject == one && rec.Type == events.TypeDispatchDeferred {
+			limited = rec.Time
+		}
+		if rec.Subject == two && rec.Type == events.TypeDispatchStarted {
+			begun = rec.Time
+		}
+	}
+	if wait := begun.Sub(limited); wait < 1900*time.Millisecond {
+		t.Errorf("the other message tried after %s", wait)
+	}
+}

@@ -144,6 +144,9 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 		}
 		a := p.actor(addr.Instance)
 		a.fold(rec)
+		if rec.Type == events.TypeMessageRetryRequested { // an operator wants it tried now
+			a.breaker.worked()
+		}
 		touched[a] = struct{}{}
 		p.loads.touch(a)
 		if _, mine := p.own.Load(rec.Nonce); mine && rec.Nonce != "" {

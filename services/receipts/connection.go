@@ -17,6 +17,38 @@ type instanceState struct {
 	said       Connection
 	saidAt     time.Time // stored time of the observation
 	saidBy     events.Position
+	changedAt  time.Time // when a correlator last recorded another word
+	flaps      int       // changes in a row that came as soon as they could be recorded
+}
+
+// change notes that a correlator recorded another word of the gateway, for what it said at the sequence by. The event itself comes by
+// the tail once more.
+func (i *instanceState) change(wire string, by uint64, now time.Time, s Settings) {
+	if by <= i.recordedBy || wire == i.recorded {
+		return
+	}
+	if now.Sub(i.changedAt) < 2*s.calm(i.flaps) {
+		i.flaps++
+	} else {
+		i.flaps = 0
+	}
+	i.changedAt = now
+}
+
+// calm is how long a word is not changed again: doubling while the connection flaps.
+func (s Settings) calm(flaps int) time.Duration {
+	return min(s.DebounceMax, s.Debounce<<min(flaps, 16))
+}
+
+// due gives what of the gateway's last word is to be recorded now. A word older than the log's own is history; one that comes too soon
+// after another waits, and only the last of them counts.
+func (i *instanceState) due(now time.Time, s Settings) (wire, name string, ok bool) {
+	wire, name = events.TypeInstanceClosed, "closed"
+	if i.said == ConnectionOpen {
+		wire, name = events.TypeInstanceOpened, "opened"
+	}
+	ok = i.said != ConnectionSame && i.recorded != wire && !i.older() && !now.Before(i.changedAt.Add(s.calm(i.flaps)))
+	return wire, name, ok
 }
 
 // learnInstance takes an event of an instance in. The caller holds mu.
@@ -25,6 +57,9 @@ func (c *Correlator) learnInstance(rec events.Recorded) {
 	case events.TypeInstanceOpened, events.TypeInstanceClosed, events.TypeInstanceParked:
 		if addr, err := events.ParseEventSubject(rec.Address); err == nil {
 			i := c.instanceState(addr.Instance)
+			if by := saidBy(rec); by > 0 {
+				i.change(rec.Type, by, rec.Stored, c.settings)
+			}
 			i.recorded, i.recordedAt, i.recordedBy = rec.Type, rec.Stored, saidBy(rec)
 		}
 	}
@@ -86,17 +121,13 @@ func (c *Correlator) settleAll(ctx context.Context) {
 	}
 }
 
-// settle appends what the gateway last said of an instance where that changes what the log says, once. A word older than the
-// log's own is history.
+// settle appends what the gateway last said of an instance where that changes what the log says, once.
 func (c *Correlator) settle(ctx context.Context, instance string) {
 	c.mu.Lock()
 	i := *c.instanceState(instance)
 	c.mu.Unlock()
-	wire, name := events.TypeInstanceClosed, "closed"
-	if i.said == ConnectionOpen {
-		wire, name = events.TypeInstanceOpened, "opened"
-	}
-	if i.said == ConnectionSame || i.recorded == wire || i.older() {
+	wire, name, ok := i.due(time.Now(), c.settings)
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.settings.CallLimit)
@@ -115,5 +146,6 @@ func (c *Correlator) settle(ctx context.Context, instance string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.instanceState(instance) // until the tail brings the event itself
+	s.change(wire, i.saidBy.Sequence, time.Now(), c.settings)
 	s.recorded, s.recordedAt, s.recordedBy = wire, i.saidAt, i.saidBy.Sequence
 }

@@ -55,6 +55,8 @@ type Settings struct {
 	MaxHeld     int           // key ids in memory without a message; 200,000
 	Grace       time.Duration // an observation without a message is delivered again for; 30 s
 	ProveAfter  time.Duration // a receipt proves an attempt whose answer is outstanding after; 2 s
+	Debounce    time.Duration // a recorded change of a connection is not changed again within; 5 s, doubling while it flaps
+	DebounceMax time.Duration // and at most; 5 min
 	Sweep       time.Duration // what could not be recorded is tried again each; 500 ms
 	Ask         time.Duration // the Finder is asked about the same key id again after; 10 min
 	AskLimit    int           // questions to the Finder in one sweep; 20
@@ -74,6 +76,8 @@ func (s Settings) withDefaults() Settings {
 		{&s.Unmatched, 7 * 24 * time.Hour},
 		{&s.Grace, 30 * time.Second},
 		{&s.ProveAfter, 2 * time.Second},
+		{&s.Debounce, 5 * time.Second},
+		{&s.DebounceMax, 5 * time.Minute},
 		{&s.Sweep, 500 * time.Millisecond},
 		{&s.Ask, 10 * time.Minute},
 		{&s.CallLimit, 20 * time.Second},

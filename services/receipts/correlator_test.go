@@ -13,7 +13,7 @@ import (
 )
 
 // quick makes a correlator that waits for nothing long.
-var quick = Settings{Grace: 200 * time.Millisecond, Sweep: 20 * time.Millisecond, ProveAfter: time.Hour}
+var quick = Settings{Grace: 200 * time.Millisecond, Sweep: 20 * time.Millisecond, ProveAfter: time.Hour, Debounce: time.Nanosecond}
 
 func TestReceiptsBindOnceInAnyOrder(t *testing.T) {
 	t.Parallel()
