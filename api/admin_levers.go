@@ -30,6 +30,7 @@ type InstanceState struct {
 	Pause      *InstanceWord `json:"pause,omitempty" doc:"Who paused it; absent when nobody did."`
 	Drain      *InstanceWord `json:"drain,omitempty" doc:"Who drains it; absent when nobody does."`
 	Park       *InstanceWord `json:"park,omitempty" doc:"What parked it, since the first time; absent when it is not parked."`
+	Gateway    string        `json:"gatewayParkedBy,omitempty" example:"ins_7" doc:"Another instance with the same gateway that is parked for the gateway's sake: nothing starts here either until that one's probe finds it usable."`
 	Left       *int          `json:"left,omitempty" minimum:"0" doc:"Of a drain: messages accepted before it that are not over, scheduled and unconfirmed ones too, as of a few seconds ago. Absent while not known."`
 	Drained    bool          `json:"drained,omitempty" doc:"Of a drain: nothing is left."`
 }
@@ -50,6 +51,7 @@ type leverOutput struct{ Body InstanceState }
 func (a *API) addState(ctx context.Context, v *InstanceView) {
 	if a.ports.Presence != nil {
 		v.State = a.stateOf(ctx, v.ID, a.ports.Presence.State(v.ID))
+		v.State.Gateway = a.gatewayParkedBy(v.ID, v.GatewayURL)
 	}
 }
 
@@ -65,6 +67,19 @@ func (a *API) stateOf(ctx context.Context, id string, s presence.State) *Instanc
 		out.Left, out.Drained = &l.Left, l.Left == 0
 	}
 	return out
+}
+
+// gatewayParkedBy gives another instance that is parked for the sake of the gateway at the URL; "" when none is.
+func (a *API) gatewayParkedBy(id, url string) (by string) {
+	parked := a.ports.Presence.ParkedWide()
+	a.ports.Catalog.Read(func(c *catalog.Catalog) {
+		for _, other := range parked {
+			if inst, ok := c.Instance(other); ok && by == "" && other != id && inst.GatewayURL == url {
+				by = other
+			}
+		}
+	})
+	return by
 }
 
 func wordOf(held bool, w presence.Word) *InstanceWord {

@@ -269,7 +269,33 @@ func TestInstanceIsShownWithItsState(t *testing.T) {
 	if s := state("shared"); s["connection"] != "CLOSE" || s["since"] != stamp(clock) || s["paused"] != true || s["parked"] != false {
 		t.Errorf("state %v", s)
 	}
-	if s := state("own"); s["connection"] != "UNKNOWN" || s["since"] != nil || s["paused"] != false {
+	if s := state("own"); s["connection"] != "UNKNOWN" || s["since"] != nil || s["paused"] != false || s["gatewayParkedBy"] != nil {
 		t.Errorf("state %v", s)
+	}
+}
+
+// An instance behind a gateway that another one is parked for says so; one behind another gateway does not.
+func TestInstanceNamesWhoseParkHoldsItsGateway(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]any{"http://gateway": "shared", "http://elsewhere": nil} {
+		f := newAdmin(t)
+		others := f.ports
+		f.ports = func(p *Ports) {
+			others(p)
+			p.Presence = fakePresence{"shared": {Parked: true, Park: presence.Word{Since: clock, By: "dispatcher", Reason: "license_required", Scope: events.ParkGateway}}}
+		}
+		for _, id := range []string{"own", "shared"} {
+			inst, _ := f.catalog.cat.Instance(id)
+			if inst.GatewayURL = "http://gateway"; id == "own" {
+				inst.GatewayURL = url
+			}
+			define(f.catalog.cat, events.KindInstance, id, inst)
+		}
+		f.start()
+		for id, want := range map[string]any{"own": want, "shared": nil} {
+			if s, _ := f.want(200, "GET", "instances/"+id, nil).member(t, "state").(map[string]any); s["gatewayParkedBy"] != want {
+				t.Errorf("%s, own at %s: %v", id, url, s)
+			}
+		}
 	}
 }

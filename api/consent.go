@@ -22,6 +22,8 @@ const (
 type Presence interface {
 	// State gives what is known of an instance; the zero State while nothing is.
 	State(instance string) presence.State
+	// ParkedWide lists the instances that are parked for their gateway's sake: nothing behind the same gateway starts.
+	ParkedWide() []string
 }
 
 // closedFor is how long a bound instance must have been closed before sends from it are refused: a connection that comes back by itself

@@ -62,6 +62,8 @@ type presences map[string]presence.State
 
 func (f presences) State(id string) presence.State { return f[id] }
 
+func (presences) ParkedWide() []string { return nil }
+
 // customers is an API with a control plane that customers set up.
 type customers struct {
 	*adminFixture

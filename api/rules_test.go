@@ -76,6 +76,16 @@ type fakePresence map[string]presence.State
 
 func (p fakePresence) State(instance string) presence.State { return p[instance] }
 
+func (p fakePresence) ParkedWide() (ids []string) {
+	for id, s := range p {
+		if s.Parked && s.Park.Scope == events.ParkGateway {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // ruled is an API with everything that can refuse, and a catalog that a test changes.
 func ruled(t *testing.T, change func(*catalog.Catalog)) (*fixture, *fakeQuota, fakePresence) {
 	t.Helper()

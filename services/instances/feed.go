@@ -4,6 +4,8 @@ package instances
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"pilotstatus.dev/events"
@@ -20,12 +22,13 @@ type Log interface {
 type Feed struct {
 	mu     sync.RWMutex
 	states map[string]presence.State
+	wide   map[string]struct{}         // parked for their gateway's sake
 	read   map[events.Partition]uint64 // where a run that ended goes on
 }
 
 // NewFeed makes a feed that knows nothing.
 func NewFeed() *Feed {
-	return &Feed{states: map[string]presence.State{}, read: map[events.Partition]uint64{}}
+	return &Feed{states: map[string]presence.State{}, wide: map[string]struct{}{}, read: map[events.Partition]uint64{}}
 }
 
 // Run follows a partition until ctx ends or the log cannot be read any more, and gives the reason.
@@ -47,10 +50,23 @@ func (f *Feed) take(p events.Partition, b eventlog.Batch) {
 	defer f.mu.Unlock()
 	for _, rec := range b.Events {
 		if addr, err := events.ParseEventSubject(rec.Address); err == nil {
-			f.states[addr.Instance] = f.states[addr.Instance].Apply(rec)
+			s := f.states[addr.Instance].Apply(rec)
+			f.states[addr.Instance] = s
+			if s.Parked && s.Park.Scope == events.ParkGateway {
+				f.wide[addr.Instance] = struct{}{}
+			} else {
+				delete(f.wide, addr.Instance)
+			}
 		}
 	}
 	f.read[p] = max(f.read[p], b.Last)
+}
+
+// ParkedWide lists the instances that are parked for their gateway's sake, by id.
+func (f *Feed) ParkedWide() []string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return slices.Sorted(maps.Keys(f.wide))
 }
 
 // State gives what is known of an instance; the zero State while nothing is.

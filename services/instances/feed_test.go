@@ -56,6 +56,21 @@ func TestFeedFollowsInstancesOfItsPartitions(t *testing.T) {
 	say(0, "one", events.TypeInstancePaused, "paused")
 	defer run()()
 	is("one", presence.Closed, true)
+	park := func(id, scope string) {
+		t.Helper()
+		if _, err := l.Events.Append(t.Context(), events.Event{
+			Envelope: events.Envelope{ID: id, Type: events.TypeInstanceParked, Source: "test", Time: time.Now()},
+			Address:  events.EventSubject(1, "two", events.GroupInstance, "parked"), Body: &events.InstanceChanged{By: "test", Scope: scope},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, scope := range []string{events.ParkGateway, events.ParkInstance} {
+		park(scope, scope)
+		awaittest.Eventually(t, 10*time.Second, 5*time.Millisecond, "park of scope "+scope, func() bool {
+			return f.State("two").Park.Scope == scope && len(f.ParkedWide()) == 1-i
+		}, nil)
+	}
 	if f.State("none") != (presence.State{}) {
 		t.Error("an instance that nobody told of has a state")
 	}
