@@ -28,6 +28,10 @@ func check(h *history) []violation {
 		h.checkTruth(m)
 	}
 	h.checkFence()
+	h.checkCallsAtOnce()
+	h.checkPace()
+	h.checkTurns()
+	h.checkCancels()
 	h.checkReceipts()
 	h.checkHooks()
 	return h.found
@@ -38,7 +42,7 @@ func check(h *history) []violation {
 func (h *history) checkCalls() {
 	seen := map[attemptKey]int{}
 	for i, c := range h.rec.Calls {
-		k, ok := openAt(h.fenced[c.Instance], c)
+		k, ok := h.openAt(c, seen)
 		m := h.messages[k.message]
 		switch {
 		case !ok:
@@ -62,9 +66,11 @@ func (h *history) checkCalls() {
 	}
 }
 
-// openAt gives the attempt that is open in a fenced group at a call. A proof says nothing about whether its call has returned.
-func openAt(group []events.Recorded, c call) (k attemptKey, ok bool) {
-	for _, r := range group {
+// openAt gives the attempt that is open at a call and is of a message with its text, one that was not seen to call if there is one; else
+// any that is open. A proof says nothing about whether its call has returned.
+func (h *history) openAt(c call, seen map[attemptKey]int) (k attemptKey, ok bool) {
+	open := map[attemptKey]bool{}
+	for _, r := range h.fenced[c.Instance] {
 		if !c.Unread && r.Position.Sequence > c.Group || c.Unread && r.Stored.After(c.At) {
 			break
 		}
@@ -73,17 +79,28 @@ func openAt(group []events.Recorded, c call) (k attemptKey, ok bool) {
 		}
 		switch r.Type {
 		case events.TypeDispatchStarted:
-			k, ok = attemptKey{r.Subject, r.Attempt}, true
+			open[attemptKey{r.Subject, r.Attempt}] = true
 		case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
-			if k == (attemptKey{r.Subject, r.Attempt}) {
-				ok = false
-			}
+			delete(open, attemptKey{r.Subject, r.Attempt})
 		}
 	}
-	return k, ok
+	best := -1
+	for o := range open {
+		fits := 0
+		if m := h.messages[o.message]; m != nil && m.Text == c.Text {
+			fits = 2
+			if seen[o] > 0 {
+				fits = 1
+			}
+		}
+		if fits > best {
+			k, best = o, fits
+		}
+	}
+	return k, best >= 0
 }
 
-// checkLedger: what left, left by a call, once a message and once an attempt (I2), and one at a time (I4).
+// checkLedger: what left, left by a call, once a message and once an attempt (I2), and no more at a time than the instance may (I4).
 func (h *history) checkLedger() {
 	used := map[int]bool{}
 	for _, l := range h.rec.Ledgers {
@@ -91,8 +108,8 @@ func (h *history) checkLedger() {
 			h.broke("run", "", "the ledger lost %d entries", l.Dropped)
 		}
 		for name, n := range l.MaxInFlight {
-			if n > 1 {
-				h.broke("I4", "", "%d sends of %s at once", n, name)
+			if most := h.mostCalls(name); n > int64(most) {
+				h.broke("I4", "", "%d sends of %s at once, where %d are allowed at most", n, name, most)
 			}
 		}
 		for _, e := range l.Entries {
@@ -201,20 +218,11 @@ func mayFollowAbsence(m *told, last message.Attempt) bool {
 	return err == nil && addr.Group == events.GroupQueued && addr.Lane.Class.Category() != events.OTP && last.State == message.AttemptUnknown && last.Absent
 }
 
-// checkFence: at most one start of an instance is open (I4), and each fenced event names the one before it.
+// checkFence: each fenced event names the one before it.
 func (h *history) checkFence() {
-	for instance, group := range h.fenced {
-		open, prev := map[attemptKey]bool{}, uint64(0)
+	for _, group := range h.fenced {
+		prev := uint64(0)
 		for _, r := range group {
-			k := attemptKey{r.Subject, r.Attempt}
-			switch r.Type {
-			case events.TypeDispatchStarted:
-				if open[k] = true; len(open) > 1 {
-					h.broke("I4", r.Subject, "%d starts of %s are open at %s", len(open), instance, r.Position)
-				}
-			case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
-				delete(open, k)
-			}
 			if r.Prev != prev {
 				h.broke("log", r.Subject, "%s follows %d and names %d", r.Position, prev, r.Prev)
 			}
@@ -245,10 +253,21 @@ func (h *history) checkDeadline(m *told) {
 		if at := m.recs[0].Stored; at.After(from) { // the clock of the API was that far behind
 			from = at
 		}
+		from = newer(from, lastDisproof(m)) // before it, the attempt may have had an effect
 		if due := h.freeAt(m.Instance, from).Add(expiredWithin); r.Stored.After(due) {
 			h.broke("I5", m.ID, "it expired %s after its deadline, %s too late", r.Stored.Sub(m.DeliverUntil), r.Stored.Sub(due))
 		}
 	}
+}
+
+// lastDisproof gives when the last attempt that was disproved was; zero when none was.
+func lastDisproof(m *told) (at time.Time) {
+	for _, r := range m.recs {
+		if r.Type == events.TypeDispatchDisproved {
+			at = r.Stored
+		}
+	}
+	return at
 }
 
 // freeAt gives the first moment from at on when no call of the instance is under way and a dispatcher can work.

@@ -84,7 +84,7 @@ func (w *world) live() error {
 	latest := w.load()
 	acting.Wait()
 	for _, s := range seats[:2] {
-		w.fleet.start(s, false)
+		w.fleet.start(s)
 	}
 	pass(time.Until(latest.Add(w.plan.latest())) + settle)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -6,8 +6,10 @@
 //   - plan_test.go, faults_test.go: what a seed means: load and faults
 //   - pipe_test.go, gateway_test.go: the network and the gateways, without sockets
 //   - world_test.go, fleet_test.go, chaos_test.go: the parts, and who starts, stops and breaks them
+//   - cancel_test.go, operator_test.go, settings_test.go: what customers and operators do meanwhile
+//   - quiet_test.go: the end of the run, in which order is judged
 //   - recording_test.go: what is kept of a run
-//   - check*_test.go: the invariants, on a recording
+//   - check*_test.go: the invariants, on a recording; broken_test.go: recordings that break them
 //   - project_test.go: the log into Postgres, compared with the fold
 //   - day_test.go, seeds_test.go: one seed in its bubble, and many seeds
 package sim

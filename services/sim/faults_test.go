@@ -108,17 +108,17 @@ func (p *plan) drawFaults(r *rand.Rand) {
 	}
 	singles := len(p.Messages) / 4
 	for range singles {
-		n, f := r.IntN(instances), draw()
+		n, f := r.IntN(troubled), draw()
 		f.Times = 1 + r.IntN(2)
 		p.fault(within(r, 0, p.Length), n, f)
 	}
 	for range int(p.Length/(6*time.Hour)) + 1 {
 		at, end := within(r, 0, p.Length), within(r, 2*time.Minute, 30*time.Minute)
-		n, f := r.IntN(instances), draw()
+		n, f := r.IntN(troubled), draw()
 		p.do(at, func(w *world) {
 			f.Instance = instanceID(n)
-			if id, err := w.gateways[n%gateways].sim.AddFault(f); err == nil {
-				w.later(end, func() { w.gateways[n%gateways].sim.RemoveFault(id) })
+			if id, err := w.gatewayOf(n).sim.AddFault(f); err == nil {
+				w.later(end, func() { w.gatewayOf(n).sim.RemoveFault(id) })
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func (p *plan) drawFaults(r *rand.Rand) {
 func (p *plan) fault(at time.Duration, n int, f evolutionsim.Fault) {
 	f.Instance = instanceID(n)
 	p.do(at, func(w *world) {
-		if _, err := w.gateways[n%gateways].sim.AddFault(f); err != nil {
+		if _, err := w.gatewayOf(n).sim.AddFault(f); err != nil {
 			w.t.Errorf("add fault: %v", err)
 		}
 	})

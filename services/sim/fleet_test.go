@@ -44,6 +44,8 @@ func (k keys) HashJID(ctx context.Context, tenant, jid string) (string, error) {
 type life struct {
 	nc     *nats.Conn
 	off    bool // its clock is too far off for it to do anything
+	began  time.Time
+	broken time.Time // until then its way to the log is not to be relied on
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -52,8 +54,8 @@ type life struct {
 type fleet struct {
 	w     *world
 	seats map[string]*life
-	alone time.Time // since when nobody sits; zero while somebody does
-	gone  time.Time // since when the first seat is empty
+	alone time.Time // since when nobody works; zero while somebody does
+	ended time.Time // when the last one that worked ended
 	rand  *rand.Rand
 }
 
@@ -78,12 +80,22 @@ func (f *fleet) clock(seat string) time.Duration {
 	return off
 }
 
-// start puts a new dispatcher into an empty seat. One that goes astray asks another server for the lease, gets it, and leads
-// beside the one that holds the true lease.
-func (f *fleet) start(seat string, astray bool) {
-	if f.seats[seat] != nil {
-		return
+// start puts a new dispatcher into an empty seat. The stray one asks another server who lives: it hears of nobody else, and works for
+// every instance beside its true owner.
+func (f *fleet) start(seat string) {
+	if f.seats[seat] == nil {
+		f.startBy(seat, f.clock(seat))
 	}
+}
+
+// startRight puts one into an empty seat whose clock is right.
+func (f *fleet) startRight(seat string) {
+	if f.seats[seat] == nil {
+		f.startBy(seat, 0)
+	}
+}
+
+func (f *fleet) startBy(seat string, clock time.Duration) {
 	w := f.w
 	js, err := w.connect(w.wires[seat], seat)
 	if err != nil {
@@ -92,7 +104,7 @@ func (f *fleet) start(seat string, astray bool) {
 	}
 	log := w.logOver(js)
 	leases := eventlog.NewLeases(log, deployment)
-	if astray {
+	if seat == stray {
 		other, err := w.connect(w.astray, seat)
 		if err != nil {
 			w.rec.fail("connect dispatcher", err)
@@ -101,7 +113,6 @@ func (f *fleet) start(seat string, astray bool) {
 		leases = eventlog.NewLeases(w.logOver(other), deployment)
 	}
 	var id string
-	clock := f.clock(seat)
 	off := clock.Abs() > maxClockSkew
 	w.rec.note(func(r *recording) {
 		r.Lives++
@@ -120,32 +131,23 @@ func (f *fleet) start(seat string, astray bool) {
 		Logger: w.logger.With().Str("dispatcher", id).Logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &life{nc: js.Conn(), off: off, cancel: cancel, done: make(chan struct{})}
+	l := &life{nc: js.Conn(), off: off, began: time.Now(), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		if err := d.Run(ctx); err != nil {
 			w.rec.fail("dispatcher", err)
 		}
 	}()
-	if len(f.seats) == 0 {
+	if !off && !f.alone.IsZero() {
 		f.away(f.alone, time.Now().Add(takeover))
-	}
-	if seat == seats[0] && !f.gone.IsZero() {
-		for _, other := range f.seats {
-			if other.off { // perhaps nobody worked while it was gone
-				f.away(f.gone, time.Now().Add(takeover))
-			}
-		}
+		f.alone = time.Time{}
 	}
 	f.seats[seat] = l
+	f.stir(time.Now(), time.Now().Add(takeover))
 }
 
-// stop lets a dispatcher end its turns.
-func (f *fleet) stop(seat string) { f.end(seat, false) }
-
-// crash takes a dispatcher's log away first: whatever it was doing stays open, and no outcome of it is recorded.
-func (f *fleet) crash(seat string) { f.end(seat, true) }
-
+// end lets a dispatcher end its turns, or takes its log away first: whatever it was doing stays open then, and no outcome of it is
+// recorded.
 func (f *fleet) end(seat string, crash bool) {
 	l := f.seats[seat]
 	if l == nil {
@@ -156,16 +158,58 @@ func (f *fleet) end(seat string, crash bool) {
 		l.nc.Close()
 	}
 	began := time.Now()
-	if seat == seats[0] {
-		f.gone = began
-	}
 	l.cancel()
 	<-l.done
-	if len(f.seats) == 0 {
-		f.alone = began
+	f.stir(began, time.Now().Add(takeover))
+	if l.off {
 		return
 	}
-	f.away(began, time.Now().Add(takeover))
+	if !f.covered(began) {
+		f.away(began, time.Now().Add(takeover))
+	}
+	f.ended = time.Now()
+	if !f.works() {
+		f.alone = began
+	}
+}
+
+// covered reports that another dispatcher goes on with what one that ends, or is cut off, leaves: it has been there for so long that it
+// knows everything, and none ended of late whose share would be without anybody now.
+func (f *fleet) covered(now time.Time) bool {
+	for seat, l := range f.seats {
+		if seat != stray && !l.off && now.Sub(l.began) > takeover && now.After(l.broken) {
+			return now.Sub(f.ended) > takeover
+		}
+	}
+	return false
+}
+
+// works reports that some dispatcher is there that does anything.
+func (f *fleet) works() bool {
+	for _, l := range f.seats {
+		if !l.off {
+			return true
+		}
+	}
+	return false
+}
+
+// breakWay notes that the way of a seat to the log is broken for a while.
+func (f *fleet) breakWay(seat string, length time.Duration) {
+	now := time.Now()
+	until := now.Add(length + latestAnswer + takeover)
+	f.stir(now, until)
+	if l := f.seats[seat]; l != nil {
+		l.broken = newer(l.broken, until)
+	}
+	if !f.covered(now) {
+		f.away(now, until)
+	}
+}
+
+// stir notes that who works for an instance may change, or may not get on.
+func (f *fleet) stir(from, to time.Time) {
+	f.w.rec.note(func(r *recording) { r.Stirred = append(r.Stirred, span{from, to}) })
 }
 
 func (f *fleet) away(from, to time.Time) {
@@ -199,6 +243,6 @@ func (c *stalledConn) Read(p []byte) (int, error) {
 
 func (f *fleet) close() {
 	for seat := range f.seats {
-		f.stop(seat)
+		f.end(seat, false)
 	}
 }

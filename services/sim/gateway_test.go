@@ -20,6 +20,7 @@ import (
 type gateway struct {
 	sim    *evolutionsim.Server
 	host   *host
+	tap    *gatewayTap
 	server *http.Server
 	served chan struct{}
 }
@@ -30,8 +31,8 @@ func (w *world) openGateway(ctx context.Context, name string, o evolutionsim.Opt
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{sim: sim, host: w.net.listen(name)}
-	g.server, g.served = serve(g.host, &gatewayTap{w: w, next: sim})
+	g := &gateway{sim: sim, host: w.net.listen(name), tap: &gatewayTap{w: w, next: sim, busy: map[string]int{}}}
+	g.server, g.served = serve(g.host, g.tap)
 	return g, nil
 }
 
@@ -56,6 +57,21 @@ func serve(h *host, handler http.Handler) (*http.Server, chan struct{}) {
 type gatewayTap struct {
 	w    *world
 	next http.Handler
+
+	mu   sync.Mutex
+	busy map[string]int // sends under way, by text
+}
+
+func (g *gatewayTap) busyWith(text string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.busy[text] > 0
+}
+
+func (g *gatewayTap) count(text string, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy[text] += n
 }
 
 // marked is what tells a message's text apart from all others.
@@ -73,6 +89,8 @@ func (g *gatewayTap) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		last, err := g.w.log.LastBySubject(context.Background(), events.EventsStream(p), events.DispatchFilter(p, c.Instance))
 		c.Group, c.Unread = last.Position.Sequence, err != nil
 		g.w.rec.note(func(rec *recording) { rec.Calls = append(rec.Calls, c) })
+		g.count(c.Text, 1)
+		defer g.count(c.Text, -1)
 	}
 	g.next.ServeHTTP(rw, r)
 }

@@ -20,6 +20,8 @@ type history struct {
 	fenced   map[string][]events.Recorded
 	byCall   map[int]attemptKey       // index in rec.Calls → the attempt that made it
 	ledger   map[string][]ledgerEntry // by message
+	called   map[attemptKey]bool      // what the log says: not of starts that made no call
+	turns    int                      // that were judged
 	found    []violation
 	absences int // attempts that were found absent
 }
@@ -27,6 +29,7 @@ type history struct {
 // told is one message: what its sender was told, and what the log says.
 type told struct {
 	acceptedMessage
+	lane  events.Lane
 	recs  []events.Recorded
 	state message.State
 	view  message.View
@@ -69,7 +72,7 @@ func readHistory(rec recording) (*history, error) {
 	}
 	h := &history{
 		rec: rec, logs: logs, messages: map[string]*told{}, fenced: map[string][]events.Recorded{}, byCall: map[int]attemptKey{},
-		ledger: map[string][]ledgerEntry{},
+		ledger: map[string][]ledgerEntry{}, called: map[attemptKey]bool{},
 	}
 	for _, a := range rec.Accepted {
 		m := &told{acceptedMessage: a, state: message.State{ID: a.ID}}
@@ -83,6 +86,7 @@ func readHistory(rec recording) (*history, error) {
 	h.order = slices.DeleteFunc(h.order, func(m *told) bool { return m.Unknown && len(m.recs) == 0 }) // it was never stored
 	for _, m := range h.order {
 		m.view, m.sum = m.state.View(), m.state.Record.Summarize()
+		h.callers(m)
 	}
 	return h, nil
 }
@@ -103,6 +107,9 @@ func (h *history) take(r events.Recorded) {
 			continue
 		}
 		m.recs = append(m.recs, r)
+		if addr.Group == events.GroupQueued {
+			m.lane = addr.Lane
+		}
 		m.state = m.state.Apply(r)
 	}
 }

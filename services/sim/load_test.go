@@ -28,6 +28,9 @@ func (w *world) load() (latest time.Time) {
 				return
 			}
 			w.rec.note(func(r *recording) { r.Accepted = append(r.Accepted, a) })
+			if m.Cancel > 0 && !a.Unknown {
+				w.later(m.Cancel, func() { w.callOff([]acceptedMessage{a}) })
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if a.DeliverUntil.After(latest) {
@@ -77,7 +80,7 @@ func (w *world) accept(m planned) (acceptedMessage, error) {
 		return acceptedMessage{}, fmt.Errorf("seal: %w", err)
 	}
 	ev := events.Event{
-		Address: events.QueuedSubject(p, events.Lane{Instance: instanceID(m.Instance), Class: m.Class, Tenant: m.Tenant}),
+		Address: events.QueuedSubject(p, events.Lane{Instance: instanceID(m.Instance), Class: m.Class, Tenant: m.Tenant, Slot: slotOf(m)}),
 		Envelope: events.Envelope{
 			ID: id, Type: events.TypeMessageQueued, Source: "pilot/sim", Time: now, Subject: id, TenantID: m.Tenant,
 			DeliverUntil: now.Add(m.DeliverAt + m.Window).Truncate(time.Millisecond),
@@ -90,9 +93,11 @@ func (w *world) accept(m planned) (acceptedMessage, error) {
 	if m.DeliverAt > 0 {
 		ev.DeliverAt = now.Add(m.DeliverAt).Truncate(time.Millisecond)
 	}
-	a := acceptedMessage{ID: id, Instance: instanceID(m.Instance), Tenant: m.Tenant, Text: m.Text, DeliverUntil: ev.DeliverUntil}
+	a := acceptedMessage{ID: id, Instance: instanceID(m.Instance), Tenant: m.Tenant, Text: m.Text, DeliverUntil: ev.DeliverUntil, ReadyAt: newer(now, ev.DeliverAt)}
 	for again := range 2 { // a client posts again after a 503, and gets the same id
-		if a.Unknown = w.store(ev) != nil; !a.Unknown || again == m.Reposts {
+		var err error
+		a.Seq, err = w.store(ev)
+		if a.Unknown = err != nil; !a.Unknown || again == m.Reposts {
 			break
 		}
 		w.rec.hit("sends unknown, posted again")
@@ -117,9 +122,16 @@ func idAt(at time.Time) uuid.UUID {
 // appendFor is how long the API tries before it answers 503.
 const appendFor = 20 * time.Second
 
-func (w *world) store(ev events.Event) error {
+func (w *world) store(ev events.Event) (seq uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), appendFor)
 	defer cancel()
-	_, err := w.accepts.Append(ctx, ev)
-	return err
+	ack, err := w.accepts.Append(ctx, ev)
+	return ack.Sequence, err
+}
+
+func newer(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

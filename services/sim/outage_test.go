@@ -48,8 +48,7 @@ func (p *plan) drawLog(r *rand.Rand) {
 		p.do(within(r, 0, p.Length), func(w *world) {
 			w.wires[name].set(f, rate, delay, length)
 			if slices.Contains(seats, name) {
-				now := time.Now()
-				w.fleet.away(now, now.Add(length+latestAnswer+takeover))
+				w.fleet.breakWay(name, length)
 			}
 		})
 	}
@@ -91,6 +90,7 @@ func (w *world) restart(length time.Duration) {
 		w.rec.fail("stop the log", err)
 	}
 	w.fleet.away(began, time.Now().Add(length+takeover))
+	w.fleet.stir(began, time.Now().Add(length+takeover))
 	w.later(length, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()

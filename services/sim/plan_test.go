@@ -12,9 +12,19 @@ import (
 
 const (
 	partitions = 2
-	instances  = 6
-	gateways   = 2
+	instances  = 8
+	troubled   = 6 // the first ones are behind gateways that anything befalls
+	gateways   = 3
+	calm       = 2 // the gateway that nothing befalls
 )
+
+// home is the gateway of an instance.
+func home(n int) int {
+	if n < troubled {
+		return n % calm
+	}
+	return calm
+}
 
 // plan is all that a seed decides. Times count from the begin of the run.
 type plan struct {
@@ -38,6 +48,7 @@ type planned struct {
 	Clock     time.Duration // how far the API's clock is ahead
 	Reposts   int           // 1: posted again when the log did not answer
 	Window    time.Duration
+	Cancel    time.Duration // after it was accepted it is canceled; 0: it is not
 }
 
 // action is something that happens to the parts.
@@ -70,6 +81,11 @@ func newPlan(seed uint64, length time.Duration, messages int) plan {
 			}
 		}
 	}
+	more := rand.New(rand.NewPCG(seed, 0xca9ce1))
+	p.drawCancels(more)
+	p.drawLevers(more)
+	p.drawSettings(more)
+	p.drawQuiet(more)
 	slices.SortStableFunc(p.Messages, func(a, b planned) int { return cmp.Compare(a.At, b.At) })
 	slices.SortStableFunc(p.Actions, func(a, b action) int { return cmp.Compare(a.At, b.At) })
 	return p
@@ -86,12 +102,45 @@ func within(r *rand.Rand, low, high time.Duration) time.Duration {
 
 func instanceID(n int) string { return fmt.Sprintf("inst-%d", n) }
 
-// tenantOf is the owner of an instance; the last one is the shared number of the platform.
+// The shared numbers of the platform, one at a gateway in trouble and one at the calm one.
+const (
+	sharedNumber = 5
+	sharedCalm   = 6
+	ownedCalm    = 7
+)
+
+// tenantOf is the owner of an instance.
 func tenantOf(n int) string {
-	if n == instances-1 {
+	if n == sharedNumber || n == sharedCalm {
 		return events.PlatformTenant
 	}
 	return tenants[n%len(tenants)]
+}
+
+// callsOf is how many calls an instance allows at once when it is made, and its slots.
+func callsOf(n int) (now, most int) {
+	switch n {
+	case 1:
+		return 3, 3
+	case 4:
+		return 2, 4
+	case ownedCalm:
+		return 3, 4
+	default:
+		return 1, 1
+	}
+}
+
+// paceOf is the pace of an instance when it is made; the shared number in trouble has a person's, by default.
+func paceOf(n int) events.Pace {
+	switch {
+	case n == sharedCalm:
+		return events.Pace{RatePerMinute: 20, Burst: 2, Jitter: 0.3}
+	case n == ownedCalm || n%3 != 0:
+		return events.Pace{}
+	default:
+		return events.Pace{RatePerMinute: 20}
+	}
 }
 
 var tenants = []string{"acme", "globex", "initech"}
@@ -111,7 +160,11 @@ func numberOf(n int) string {
 	return fmt.Sprintf("55319%08d", 80000000+n)
 }
 
-func missingNumbers() (all []string) {
+// missingNumbers are those that an instance takes for nobody's; of the calm gateway none are.
+func missingNumbers(instance int) (all []string) {
+	if instance >= troubled {
+		return nil
+	}
 	for n := missingEvery - 1; n < numberPool; n += missingEvery {
 		d := numberOf(n)
 		all = append(all, d, d[:4]+d[5:])

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/cancel"
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
@@ -15,12 +16,16 @@ import (
 type recording struct {
 	Seed     uint64
 	Began    time.Time
+	Quiet    time.Time // from here on nothing breaks but dispatchers
 	Ended    time.Time
 	Accepted []acceptedMessage
+	Cancels  []cancelAnswer
 	Calls    []call
 	Ledgers  []evolutionsim.Report // of each gateway
 	Heard    []heard
-	Away     []span // no dispatcher could work
+	Away     []span // perhaps no dispatcher could work
+	Stirred  []span // who works for an instance may have changed, or have been held up
+	Settings []setting
 	Log      [][]events.Stored
 	Hooks    []events.Stored // deliveries, as the fan-out appended them, each id once
 	Tries    []hookTry       // what reached the receivers
@@ -41,7 +46,24 @@ type acceptedMessage struct {
 	Tenant       string
 	Text         string
 	DeliverUntil time.Time
-	Unknown      bool // the log did not answer: it may or may not be there
+	ReadyAt      time.Time // from when on it may leave
+	Seq          uint64    // in the log; 0 when Unknown
+	Unknown      bool      // the log did not answer: it may or may not be there
+}
+
+// setting is what an instance was given, from a time on.
+type setting struct {
+	Instance string
+	At       time.Time
+	Calls    int // at once
+	Pace     events.Pacing
+}
+
+// cancelAnswer is what a request to cancel a message was answered.
+type cancelAnswer struct {
+	ID      string
+	Asked   time.Time
+	Verdict cancel.Verdict
 }
 
 // call is a send that reached a gateway, before it had any effect.

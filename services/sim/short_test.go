@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/cancel"
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
@@ -44,7 +45,8 @@ func short(t *testing.T) *history {
 	}
 	// Tests break what they get.
 	rec.Calls, rec.Hooks, rec.Heard = slices.Clone(rec.Calls), slices.Clone(rec.Hooks), slices.Clone(rec.Heard)
-	rec.Tries, rec.Clocks = slices.Clone(rec.Tries), maps.Clone(rec.Clocks)
+	rec.Tries, rec.Clocks, rec.Cancels = slices.Clone(rec.Tries), maps.Clone(rec.Clocks), slices.Clone(rec.Cancels)
+	rec.Settings, rec.Accepted = slices.Clone(rec.Settings), slices.Clone(rec.Accepted)
 	rec.Ledgers, rec.Log = slices.Clone(rec.Ledgers), slices.Clone(rec.Log)
 	for i := range rec.Ledgers {
 		rec.Ledgers[i].Entries = slices.Clone(rec.Ledgers[i].Entries)
@@ -82,11 +84,15 @@ func TestChecksNoticeWhatIsBroken(t *testing.T) {
 		"absent too early":           {"I2", func(r *recording) { rewriteAbsence(r, `"firstMs":`, `"firstMs":-`) }},
 		"absent, and it had a row":   {"I2", absentThoughLeft},
 		"again without an absence":   {"I2", func(r *recording) { dropFirst(r, events.TypeDispatchAbsent) }},
-		"an outcome is not recorded": {"I2", func(r *recording) { dropFirst(r, events.TypeDispatchDeferred) }},
+		"an outcome is not recorded": {"I2", func(r *recording) { dropAll(r, events.TypeDispatchDeferred) }},
 		"a call without an intent":   {"I3", func(r *recording) { r.Calls[0].Group = 0 }},
 		"a call of another message":  {"I3", func(r *recording) { r.Calls[0].Text = "sim-99999" }},
 		"it leaves without a call":   {"I3", func(r *recording) { r.Calls = r.Calls[1:] }},
 		"two sends at once":          {"I4", func(r *recording) { r.Ledgers[0].MaxInFlight = map[string]int64{"inst-0": 2} }},
+		"two starts at once":         {"I4", func(r *recording) { dropFirst(r, events.TypeDispatchAccepted) }},
+		"starts too fast":            {"pace", slowPace},
+		"a class is passed over":     {"turns", neverTurn},
+		"a lane out of order":        {"turns", readyBefore},
 		"a call after the deadline":  {"I5", func(r *recording) { r.Calls[0].At = r.Calls[0].At.Add(24 * time.Hour) }},
 		"it expires late":            {"I5", expireLate},
 		"a start after the deadline": {"I5", startLate},
@@ -104,6 +110,12 @@ func TestChecksNoticeWhatIsBroken(t *testing.T) {
 		"a delivery is left over":    {"hooks", func(r *recording) { r.Waiting = r.Hooks[:1] }},
 		"a delivery nobody appended": {"hooks", func(r *recording) { r.Tries[0].ID = "x" }},
 		"sent, and nothing left":     {"truth", func(r *recording) { r.Ledgers = nil }},
+		"canceled, and it left":      {"cancel", cancelWhatLeft},
+		"said as canceled, and not":  {"cancel", dropCancel},
+		"canceled unasked":           {"cancel", func(r *recording) { r.Cancels = nil }},
+		"said as sent, and was not":  {"cancel", func(r *recording) { answerOtherwise(r, cancel.Canceled, cancel.AlreadySent) }},
+		"said as ended, and was not": {"cancel", func(r *recording) { answerOtherwise(r, cancel.AlreadySent, cancel.AlreadyFinal) }},
+		"an operator is wrong":       {"run", disproveWhatLeft},
 		"the run has an error":       {"run", func(r *recording) { r.Errors = []string{"x"} }},
 	} {
 		t.Run(name, func(t *testing.T) {

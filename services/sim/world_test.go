@@ -66,7 +66,7 @@ var deployment = topology.Deployment{Partitions: partitions, Replicas: 1}
 // newWorld starts the parts that live for the whole run.
 func newWorld(t *testing.T, p plan, dir string, logger zerolog.Logger) (*world, error) {
 	w := &world{t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork(), dir: dir, host: &logHost{open: map[*hostConn]struct{}{}}, wires: map[string]*wire{}}
-	w.rec.rec = recording{Seed: p.Seed, Began: time.Now(), Faults: map[string]int{}, Clocks: map[string]time.Duration{}}
+	w.rec.rec = recording{Seed: p.Seed, Began: time.Now(), Quiet: time.Now().Add(p.Length + quietAfter), Faults: map[string]int{}, Clocks: map[string]time.Duration{}}
 	for _, name := range processes {
 		w.wires[name] = newWire(w, name)
 	}
@@ -159,13 +159,13 @@ func (w *world) later(d time.Duration, do func()) {
 }
 
 // versions of the gateways: one that chooses the ids of messages, and one that is told them.
-var versions = [gateways]string{"2.3.6", "2.4.0"}
+var versions = [gateways]string{"2.3.6", "2.4.0", "2.3.6"}
 
 // define fills gateways and control plane.
 func (w *world) define(ctx context.Context) error {
 	for g := range gateways {
 		gw, err := w.openGateway(w.ctx, fmt.Sprintf("gw-%d", g), evolutionsim.Options{
-			Version: versions[g], SendTime: 700 * time.Millisecond, NoSaving: w.plan.NoSaving && g == gateways-1,
+			Version: versions[g], SendTime: 700 * time.Millisecond, NoSaving: w.plan.NoSaving && g == calm-1,
 			Receipts: evolutionsim.Receipts{ServerAck: time.Second, DeliveryAck: 5 * time.Second, Read: 90 * time.Second},
 		})
 		if err != nil {
@@ -198,6 +198,7 @@ func (w *world) define(ctx context.Context) error {
 		if _, err := control.Define(ctx, w.log, events.KindInstance, in.ID, in, author, 0); err != nil {
 			return err
 		}
+		w.noteSetting(in)
 	}
 	last, err := w.log.LastSequence(ctx, events.StreamControl)
 	if err != nil {
@@ -208,10 +209,10 @@ func (w *world) define(ctx context.Context) error {
 
 // instance pairs an instance at its gateway and seals what CONTROL keeps of it.
 func (w *world) instance(ctx context.Context, n int) (events.Instance, error) {
-	id, gw := instanceID(n), w.gateways[n%gateways]
+	id, gw := instanceID(n), w.gatewayOf(n)
 	ingress := control.Ingress{IngressSecret: events.IngressSecret{Token: "token-" + id, Secret: "secret-" + id}}
 	err := gw.sim.AddInstance(evolutionsim.Instance{
-		Name: id, Number: fmt.Sprintf("551190000%04d", n), Missing: missingNumbers(),
+		Name: id, Number: fmt.Sprintf("551190000%04d", n), Missing: missingNumbers(n),
 		Webhook: &evolutionsim.Webhook{
 			URL: "http://ingest" + receipts.Path + ingress.Token, Headers: map[string]string{receipts.SecretHeader: ingress.Secret},
 			Enabled: true, Events: receipts.Subscribed(events.Instance{}),
@@ -220,11 +221,9 @@ func (w *world) instance(ctx context.Context, n int) (events.Instance, error) {
 	if err != nil {
 		return events.Instance{}, err
 	}
-	in := events.Instance{ID: id, TenantID: tenantOf(n), Name: id, GatewayURL: gw.sim.URL(), Concurrency: 1, MaxConcurrency: 1}
+	in := events.Instance{ID: id, TenantID: tenantOf(n), Name: id, GatewayURL: gw.sim.URL(), Pace: paceOf(n)}
+	in.Concurrency, in.MaxConcurrency = callsOf(n)
 	in.Shared = in.TenantID == events.PlatformTenant
-	if n%3 == 0 {
-		in.Pace = events.Pace{RatePerMinute: 20}
-	}
 	if in.GatewayKey, err = w.secrets.Seal(ctx, id, []byte(gw.sim.APIKey())); err != nil {
 		return events.Instance{}, err
 	}
@@ -302,6 +301,9 @@ func (w *world) close() error {
 		if err := natsserver.Drain(ctx, nc); err != nil {
 			return err
 		}
+	}
+	for _, wire := range w.wires {
+		wire.cut() // a client leaves a connection behind whose greeting came too late
 	}
 	return errors.Join(w.host.set(nil).Stop(ctx), w.astray.Stop(ctx))
 }

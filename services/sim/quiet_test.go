@@ -1,0 +1,53 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
+// The end of each run is quiet: nothing breaks but dispatchers, one after the other, and the instances of the calm gateway have more to
+// send than they may. There the order in which they send is held to what docs/architecture.md promises.
+const (
+	quietAfter  = 6 * time.Minute // after Length: the last fault of the log is over, and who works is settled
+	quietShared = 90              // messages for the shared number
+	quietOwned  = 60              // for the owned one
+	quietWindow = 20 * time.Minute
+)
+
+func (p *plan) drawQuiet(r *rand.Rand) {
+	at := p.Length + quietAfter
+	classes := events.Classes()
+	for i := range quietShared + quietOwned {
+		m := planned{
+			At: at + within(r, 0, 100*time.Second), Instance: sharedCalm, Tenant: tenants[r.IntN(len(tenants))], Class: classes[r.IntN(len(classes))],
+			Number: numberOf(r.IntN(numberPool)), Text: fmt.Sprintf("sim-%05d", len(p.Messages)), Window: quietWindow,
+		}
+		switch {
+		case i >= quietShared:
+			m.Instance, m.Tenant, m.Number = ownedCalm, tenantOf(ownedCalm), numberOf(r.IntN(6))
+			m.At = at + within(r, 0, 20*time.Second)
+		case i%3 > 0: // one class and all tenants at once
+			m.Class = events.ClassUtility
+		default:
+		}
+		p.Messages = append(p.Messages, m)
+	}
+	p.do(p.Length, func(w *world) {
+		w.operate(sharedCalm, events.TypeInstanceResumed, "resumed")
+		w.operate(ownedCalm, events.TypeInstanceResumed, "resumed")
+	})
+	p.do(at-takeover, func(w *world) {
+		for _, seat := range seats {
+			w.fleet.end(seat, false)
+		}
+		for _, seat := range seats[:3] {
+			w.fleet.startRight(seat)
+		}
+	})
+	p.do(at+130*time.Second, func(w *world) { w.fleet.end(seats[0], true) })
+	p.do(at+190*time.Second, func(w *world) { w.fleet.startRight(seats[0]) })
+	p.do(at+250*time.Second, func(w *world) { w.fleet.end(seats[1], false) })
+}
