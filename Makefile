@@ -108,7 +108,7 @@ demo: build ## A finished story in a minute: free ports, simulated gateway and r
 up: build ## Run all roles with demo data on 8080 and 4222, until Ctrl-C
 	bin/pilot up --demo --context-file --log-format console $(ARGS)
 
-bench: build ## Measure this machine: acceptance, latency, delivery, fairness (some minutes: it makes a backlog of 100,000)
+bench: build ## Measure this machine: acceptance, latency, delivery, a start with a large control plane, fairness (some minutes: it makes a backlog of 100,000)
 	bin/pilot bench $(ARGS)
 
 bench-log: build ## Measure on a log of EVENTS events (a million): start, rebuild, audit; 100,000 scheduled messages; and a thousand instances (minutes, 4 GB of disk)

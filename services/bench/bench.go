@@ -23,6 +23,7 @@ const (
 	Idle      = "idle"      // from the POST to the gateway, one message at a time
 	Delivered = "delivered" // the whole way to the receipt in the log
 	Thousand  = "thousand"  // the same over a thousand instances
+	Catalog   = "catalog"   // a process that reads a large control plane
 	Start     = "start"     // a dispatcher that starts with a large log of pending messages
 	Scheduled = "scheduled" // the same with messages scheduled over the whole horizon
 	Rebuild   = "rebuild"   // making the views of a large log, and replacing live ones
@@ -38,6 +39,7 @@ type Settings struct {
 	Accept    time.Duration // how long acceptance is measured
 	Idle      int           // messages of the idle figure, one after the other
 	Backlog   int           // messages of MARKETING that an OTP overtakes
+	Tenants   int           // of the catalog figure
 	Events    int           // of a large log
 	Scheduled int           // messages of the scheduled figure
 	Resting   int           // instances of the resting figure
@@ -79,6 +81,7 @@ func Run(ctx context.Context, dir string, s Settings, out io.Writer, log zerolog
 		wanted  bool
 	}{
 		{"sent", sent, s.wants(Accept, Idle, Delivered)},
+		{"catalog", catalogStart, s.wants(Catalog)},
 		{"thousand", thousand, s.wants(Thousand)},
 		{"fairness", fairness, s.wants(Fairness)},
 		{"resting", resting, s.wants(Resting)},

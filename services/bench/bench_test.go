@@ -69,6 +69,21 @@ func TestFiguresOfALog(t *testing.T) { // not parallel: it sets the environment
 	}
 }
 
+func TestFiguresOfTheCatalog(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	if err := cli.Run(ctx, []string{"bench", "--figures", "catalog", "--tenants", "200"}, "test", &out, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{`"catalog_start"`, `"catalog_start_cpu"`, `"catalog_memory"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in %s", want, out.String())
+		}
+	}
+}
+
 func TestMemoryOfThisProcess(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {

@@ -11,8 +11,9 @@ import (
 )
 
 type benchCmd struct {
-	Figures   []string      `help:"What is measured: ${enum}. The last four work on a log of their own." enum:"accept,idle,delivered,fairness,thousand,resting,failover,start,scheduled,rebuild,audit" default:"accept,idle,delivered,fairness"`
+	Figures   []string      `help:"What is measured: ${enum}. The last four work on a log of their own." enum:"accept,idle,delivered,fairness,catalog,thousand,resting,failover,start,scheduled,rebuild,audit" default:"accept,idle,delivered,fairness,catalog"`
 	Events    int           `help:"Events of the log that start, rebuild and audit work on: pending messages for start." default:"1000000"`
+	Tenants   int           `help:"Tenants of the catalog figure, each with a project, ten keys and two templates." default:"10000"`
 	Scheduled int           `help:"Messages of the scheduled figure, over 90 days." default:"100000"`
 	Clients   int           `help:"Parallel clients." default:"32"`
 	Instances int           `help:"Unpaced instances of accept, idle and delivered." default:"50"`
@@ -53,7 +54,7 @@ func (c *benchCmd) Run(s *session) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	return bench.Run(s.ctx, dir, bench.Settings{
-		Figures: c.Figures, Events: c.Events, Scheduled: c.Scheduled, Resting: c.Resting, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
+		Figures: c.Figures, Tenants: c.Tenants, Events: c.Events, Scheduled: c.Scheduled, Resting: c.Resting, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
 		Backlog: c.Backlog,
 	}, s.stdout, logger(c.LogLevel, "console", s.stderr))
 }
