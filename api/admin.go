@@ -72,7 +72,7 @@ func (a *API) adminOperation(method, path, verb, name, tag, scope string, more .
 		events.CodeValidation, events.CodeUnauthorized, CodeInsufficientScope, events.CodeInternal, events.CodeUnavailable,
 	}, more...)
 	if method != http.MethodGet {
-		codes = append(codes, events.CodeConflict, CodeRequestTimeout, events.CodeTooLarge)
+		codes = append(codes, events.CodeConflict, CodeRequestTimeout, events.CodeTooLarge, CodeEncodingNotSupported)
 	}
 	slices.Sort(codes)
 	return huma.Operation{
@@ -104,6 +104,7 @@ func (a *API) registerAdmin() {
 	a.registerAdminOperators()
 	a.registerAdminTemplates()
 	a.registerAdminInstances()
+	a.registerAdminIngress()
 	a.registerAdminEndpoints()
 	a.registerAdminDeliveries()
 	a.registerAdminPlans()

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -76,8 +77,24 @@ func (memorySecrets) Seal(_ context.Context, entity string, secret []byte) (even
 
 func (s memorySecrets) SealIngress(ctx context.Context, in events.Instance, i events.IngressSecret) (_ events.Instance, err error) {
 	in.IngressHash = hex.EncodeToString([]byte(i.Token))
-	in.Ingress, err = s.Seal(ctx, in.ID, []byte(i.Token+i.Secret))
+	text, err := json.Marshal(i)
+	if err != nil {
+		return in, err
+	}
+	in.Ingress, err = s.Seal(ctx, in.ID, text)
 	return in, err
+}
+
+func (memorySecrets) Ingress(_ context.Context, in events.Instance) (i events.IngressSecret, err error) {
+	text, ok := strings.CutPrefix(string(in.Ingress.Blob), "sealed|"+in.ID+"|")
+	if !ok {
+		return i, errors.New("sealed for another entity")
+	}
+	raw, err := hex.DecodeString(text)
+	if err != nil {
+		return i, err
+	}
+	return i, json.Unmarshal(raw, &i)
 }
 
 type memoryEraser struct {

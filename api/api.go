@@ -130,7 +130,7 @@ func New(cfg Config, ports Ports) *API {
 	}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(a.cfg))
-	a.huma.UseMiddleware(a.authenticate, a.limitBurst)
+	a.huma.UseMiddleware(a.authenticate, a.limitBurst, a.plainBody)
 	if ports.Control != nil {
 		a.writer = newWriter(ports.Control, ports.Catalog, a.cfg.AcceptTimeout, a.cfg.MaxBehind)
 	}

@@ -64,7 +64,7 @@ func (a *API) registerBatch() {
 		Metadata: map[string]any{limitsKey: bodyLimits{size: batchBody, timeout: 2 * a.cfg.BodyTimeout}},
 		Responses: a.problemResponses(
 			events.CodeValidation, events.CodeUnauthorized, CodeInsufficientScope, CodeTenantSuspended, CodeProjectNotApproved, CodeRequestTimeout,
-			events.CodeTooLarge, events.CodeInternal, events.CodeUnavailable),
+			events.CodeTooLarge, CodeEncodingNotSupported, events.CodeInternal, events.CodeUnavailable),
 	}
 	huma.Register(a.huma, op, a.sendBatch)
 	message := schemaOf[sendRequest](a.huma.OpenAPI().Components.Schemas)

@@ -64,7 +64,7 @@ func (a *API) registerCancel() {
 		Tags: []string{"messages"}, Security: keySecurity(events.ScopeSend),
 		Metadata: map[string]any{limitsKey: bodyLimits{size: a.cfg.BodyLimit, timeout: a.cfg.BodyTimeout}},
 		Responses: a.problemResponses(events.CodeValidation, events.CodeUnauthorized, CodeInsufficientScope, CodeTenantSuspended, CodeRequestTimeout,
-			events.CodeTooLarge, events.CodeInternal, events.CodeUnavailable),
+			events.CodeTooLarge, CodeEncodingNotSupported, events.CodeInternal, events.CodeUnavailable),
 	}, a.cancel)
 	doc := a.huma.OpenAPI()
 	doc.Paths["/v1/messages/cancel"].Delete.RequestBody = &huma.RequestBody{

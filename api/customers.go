@@ -39,7 +39,7 @@ func (a *API) customerOperation(method, path, id, summary, tag, scope string, mo
 		events.CodeUnauthorized, CodeInsufficientScope, CodeTenantSuspended, events.CodeValidation, events.CodeInternal, events.CodeUnavailable,
 	}, more...)
 	if method != http.MethodGet {
-		codes = append(codes, events.CodeConflict, CodeRequestTimeout, events.CodeTooLarge)
+		codes = append(codes, events.CodeConflict, CodeRequestTimeout, events.CodeTooLarge, CodeEncodingNotSupported)
 	}
 	slices.Sort(codes)
 	return huma.Operation{

@@ -68,6 +68,30 @@ func TestBodyLimits(t *testing.T) {
 	wantCode(t, f.send(rawProject, big(64<<10)), CodeProjectNotApproved)
 }
 
+// A compressed body is refused by its name, not as bad JSON.
+func TestCompressedBody(t *testing.T) {
+	t.Parallel()
+	f := newAdmin(t)
+	f.start()
+	for _, c := range [][3]string{
+		{"POST", "/v1/messages/send", ownKey},
+		{"POST", "/v1/messages/batch", ownKey},
+		{"DELETE", "/v1/messages/cancel", ownKey},
+		{"POST", "/v1/webhooks", liveKey},
+		{"POST", "/v1/admin/plans", f.ana},
+	} {
+		r := f.do(c[0], c[1], c[2], strings.NewReader("\x1f\x8b\x08"), "Content-Encoding", "gzip", "X-Reason", "test")
+		wantCode(t, r, CodeEncodingNotSupported)
+		if r.header.Get("Accept-Encoding") != "identity" || r.status != http.StatusUnsupportedMediaType {
+			t.Errorf("%v: %d, %v", c, r.status, r.header)
+		}
+	}
+	wantCode(t, f.do("POST", "/v1/messages/send", "", strings.NewReader("x"), "Content-Encoding", "br"), events.CodeUnauthorized)
+	if r := f.send(ownKey, `{`+to+`,"text":"a"}`, "Content-Encoding", "Identity"); r.status != http.StatusAccepted {
+		t.Errorf("identity: %d %s", r.status, r.body)
+	}
+}
+
 // A7: a client that never finishes its body is answered and let go.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()

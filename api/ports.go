@@ -60,6 +60,8 @@ type Secrets interface {
 	Seal(ctx context.Context, entity string, secret []byte) (events.Sealed, error)
 	// SealIngress gives the instance with what its gateway must present to hand in receipts.
 	SealIngress(ctx context.Context, in events.Instance, s events.IngressSecret) (events.Instance, error)
+	// Ingress opens what SealIngress sealed.
+	Ingress(ctx context.Context, in events.Instance) (events.IngressSecret, error)
 }
 
 // NumberState is the connection of a number as customers see it; empty where the gateway does not tell.

@@ -20,19 +20,20 @@ import (
 
 // Codes of the HTTP edge itself; the others are in package events.
 const (
-	CodeProjectNotApproved     events.Code = "PROJECT_NOT_APPROVED"     // a LIVE key of a project not approved for production
-	CodeTenantSuspended        events.Code = "TENANT_SUSPENDED"         // the platform suspended the tenant
-	CodeGroupNotSupported      events.Code = "GROUP_NOT_SUPPORTED"      // groups are no destination
-	CodeNewsletterNotSupported events.Code = "NEWSLETTER_NOT_SUPPORTED" // newsletters are no destination
-	CodeMediaNotSupported      events.Code = "MEDIA_NOT_SUPPORTED"      // media is not sent
-	CodeCannotDeliverInTime    events.Code = "CANNOT_DELIVER_IN_TIME"   // rejectIfLate, and the message would wait too long
-	CodeMethodNotAllowed       events.Code = "METHOD_NOT_ALLOWED"       // the route exists with another method
-	CodeRequestTimeout         events.Code = "REQUEST_TIMEOUT"          // the body did not arrive in time
-	CodeInsufficientScope      events.Code = "INSUFFICIENT_SCOPE"       // the key is valid and may not do this
-	CodePreconditionRequired   events.Code = "PRECONDITION_REQUIRED"    // a change must name the version that it changes
-	CodePreconditionFailed     events.Code = "PRECONDITION_FAILED"      // the entity has another version
-	CodeAlreadyExists          events.Code = "ALREADY_EXISTS"           // the id has, or had, an entity
-	CodeInUse                  events.Code = "IN_USE"                   // others need the entity; details.kinds
+	CodeProjectNotApproved     events.Code = "PROJECT_NOT_APPROVED"           // a LIVE key of a project not approved for production
+	CodeTenantSuspended        events.Code = "TENANT_SUSPENDED"               // the platform suspended the tenant
+	CodeGroupNotSupported      events.Code = "GROUP_NOT_SUPPORTED"            // groups are no destination
+	CodeNewsletterNotSupported events.Code = "NEWSLETTER_NOT_SUPPORTED"       // newsletters are no destination
+	CodeMediaNotSupported      events.Code = "MEDIA_NOT_SUPPORTED"            // media is not sent
+	CodeCannotDeliverInTime    events.Code = "CANNOT_DELIVER_IN_TIME"         // rejectIfLate, and the message would wait too long
+	CodeMethodNotAllowed       events.Code = "METHOD_NOT_ALLOWED"             // the route exists with another method
+	CodeEncodingNotSupported   events.Code = "CONTENT_ENCODING_NOT_SUPPORTED" // the body is compressed
+	CodeRequestTimeout         events.Code = "REQUEST_TIMEOUT"                // the body did not arrive in time
+	CodeInsufficientScope      events.Code = "INSUFFICIENT_SCOPE"             // the key is valid and may not do this
+	CodePreconditionRequired   events.Code = "PRECONDITION_REQUIRED"          // a change must name the version that it changes
+	CodePreconditionFailed     events.Code = "PRECONDITION_FAILED"            // the entity has another version
+	CodeAlreadyExists          events.Code = "ALREADY_EXISTS"                 // the id has, or had, an entity
+	CodeInUse                  events.Code = "IN_USE"                         // others need the entity; details.kinds
 )
 
 type kind struct {
@@ -78,6 +79,7 @@ var problems = map[events.Code]kind{
 	CodePreconditionRequired:      {http.StatusPreconditionRequired, "A version must be named"},
 	CodeCannotDeliverInTime:       {http.StatusConflict, "The message cannot leave in time"},
 	CodeMethodNotAllowed:          {http.StatusMethodNotAllowed, "Method not allowed"},
+	CodeEncodingNotSupported:      {http.StatusUnsupportedMediaType, "Compressed bodies are not supported"},
 	CodeRequestTimeout:            {http.StatusRequestTimeout, "Request body too slow"},
 	CodeInProgress:                {http.StatusConflict, "The first request is not answered yet"},
 	CodeRateLimited:               {http.StatusTooManyRequests, "Too many requests"},

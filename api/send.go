@@ -102,7 +102,7 @@ func (a *API) registerSend() {
 			CodeNewsletterNotSupported, CodeMediaNotSupported, events.CodeUnauthorized, CodeInsufficientScope,
 			CodeTenantSuspended, CodeProjectNotApproved, events.CodeMarketingOwnNumber, events.CodeFreeTextOwnNumber, events.CodeTemplateNotFound,
 			events.CodeNotApproved, events.CodeNotForProduction, events.CodeOtherProject, CodeNotInTestList, CodeInstanceClosed, CodeOptedOut, CodeOptInRequired, CodeRecipientLimit,
-			CodePlanLimit, CodeSendingStopped, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, events.CodeNoInstance, events.CodeInternal,
+			CodePlanLimit, CodeSendingStopped, CodeKeyReused, CodeInProgress, CodeRequestTimeout, events.CodeTooLarge, CodeEncodingNotSupported, events.CodeNoInstance, events.CodeInternal,
 			events.CodeUnavailable, CodeCannotDeliverInTime),
 	}
 	huma.Register(a.huma, op, a.send)
