@@ -127,7 +127,12 @@ func (s stores) openSync() (*groupcommit.Syncer, closers, error) {
 	if s.NATSURL != "" {
 		return nil, nil, errors.New("the server of --nats-url commits in groups: leave it out and name its --data-dir")
 	}
-	disk, err := groupcommit.Open(filepath.Join(s.DataDir, "nats"))
+	return syncStore(s.DataDir)
+}
+
+// syncStore syncs the file system of the store in a data directory.
+func syncStore(dir string) (*groupcommit.Syncer, closers, error) {
+	disk, err := groupcommit.Open(filepath.Join(dir, "nats"))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,7 +21,7 @@ import (
 type importCmd struct {
 	Dir           string        `arg:"" type:"existingdir" help:"Directory with tenants, projects, keys, templates and optins, each as .csv or .ndjson, as far as there are any."`
 	NATSURL       string        `name:"nats-url" help:"URL of the NATS server; of the embedded one by default." default:"nats://127.0.0.1:4222" env:"PILOT_NATS_URL"`
-	DataDir       string        `help:"Directory that the master key is in." default:".pilot" env:"PILOT_DATA_DIR" type:"path"`
+	DataDir       string        `help:"Directory of the running server, and of the master key." default:".pilot" env:"PILOT_DATA_DIR" type:"path"`
 	MasterKeyFile string        `name:"master-key-file" help:"File of the master key, which opt-ins need; empty is master.key in the data directory." env:"PILOT_MASTER_KEY_FILE"`
 	DryRun        bool          `help:"Judge every row and say what would be done; record nothing."`
 	By            string        `help:"Who does it; empty is the user of this machine." env:"PILOT_OPERATOR"`
@@ -29,16 +29,15 @@ type importCmd struct {
 	Within        time.Duration `help:"Bound of the whole command." default:"30m"`
 }
 
-// Run prints a line for each reason to refuse a row, and the counts as the last line. As pilot admin bootstrap it writes without
-// the sync of a process that commits in groups: after a power cut it is run again.
-func (c *importCmd) Run(s *session) error {
+// Run prints a line for each reason to refuse a row, and the counts as the last line.
+func (c *importCmd) Run(s *session) (err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, c.Within)
 	defer cancel()
-	nc, js, log, err := s.adminLog(ctx, c.NATSURL)
+	nc, js, log, open, err := s.adminLog(ctx, c.NATSURL, c.DataDir)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer func() { err = errors.Join(err, open.close(ctx)) }()
 	path := c.MasterKeyFile
 	if path == "" {
 		path = filepath.Join(c.DataDir, "master.key")
