@@ -33,6 +33,7 @@ const (
 type Observation struct {
 	Body events.GatewayObserved
 	JID  string
+	Edit bool // it tells of a changed content; its status, if any, was left out
 }
 
 // maxObservations bounds how many receipts one webhook may hold; gateways send one.
@@ -42,7 +43,8 @@ const maxObservations = 100
 // what we do not keep is KindOther, and a receipt without a key id gives no observation.
 //
 // Gateways from 2.0 name the key id `keyId` and send one object; 1.x names it `id` and gives the time as `datetime`; a status may
-// be a word of WhatsApp Web, a word of the Business API or a number. `messageId` is the gateway's own row and never read.
+// be a word of WhatsApp Web, a word of the Business API or a number. `messageId` is the gateway's own row and never read. From 2.3.7
+// an edit is an update with its content and a status that is made up: that status says nothing.
 func Observe(raw []byte) ([]Observation, Kind) {
 	var env struct {
 		Event    string          `json:"event"`
@@ -113,6 +115,7 @@ func observeUpdate(base events.GatewayObserved, row json.RawMessage) (Observatio
 		Key        messageKey `json:"key"`
 		Status     status     `json:"status"`
 		DateTime   number     `json:"datetime"` // 1.x: Unix milliseconds
+		Message    content    `json:"message"`
 		Update     struct {
 			Status status `json:"status"`
 		} `json:"update"`
@@ -122,7 +125,9 @@ func observeUpdate(base events.GatewayObserved, row json.RawMessage) (Observatio
 	}
 	o := Observation{Body: base, JID: firstOf(d.RemoteJID, d.Key.RemoteJID)}
 	o.Body.KeyID = firstOf(string(d.KeyID), string(d.Key.ID), string(d.ID))
-	o.Body.Status = firstOf(string(d.Status), string(d.Update.Status))
+	if o.Edit = bool(d.Message); !o.Edit {
+		o.Body.Status = firstOf(string(d.Status), string(d.Update.Status))
+	}
 	o.Body.FromMe = true // where it is not said the key id alone decides
 	for _, said := range []*bool{d.FromMe, d.Key.FromMe} {
 		if said != nil {
@@ -162,6 +167,15 @@ func (w *word) UnmarshalJSON(b []byte) error {
 	if json.Unmarshal(b, &s) == nil && plain(s, 32, "_") {
 		*w = word(s)
 	}
+	return nil
+}
+
+// content is whether there is any; what it is, is not kept.
+type content bool
+
+func (c *content) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	*c = len(b) > 2 && b[0] == '{'
 	return nil
 }
 
