@@ -40,7 +40,7 @@ func startCorrelator(ctx context.Context, a *App) error {
 		return err
 	}
 	set := receipts.Settings{
-		Grace: a.p.cfg.ReceiptsGrace, Finder: finder{a.views()}, Logger: a.log.With().Str("role", "correlator").Logger(),
+		Grace: a.p.cfg.ReceiptsGrace, GapAfter: a.p.cfg.AckOverdue, Finder: finder{a.views()}, Logger: a.log.With().Str("role", "correlator").Logger(),
 		Metrics: a.metrics.receipts,
 	}
 	a.startPartitions(ctx, "correlator", func(ctx context.Context, p events.Partition) error {

@@ -17,6 +17,7 @@ type tracked struct {
 	keys                 []key
 	since                time.Time // stored time of the first event seen
 	left                 bool      // accepted or proved
+	leftAt               time.Time // when that was said first; zero for one that the read side knows
 	ended                bool      // refused or closed
 	open                 int       // number of the attempt under way; 0 when none is
 	openedAt             time.Time // when that was first read here
@@ -104,6 +105,9 @@ func (b *book) apply(rec events.Recorded, now time.Time) []key {
 		m.open, m.openedAt = rec.Attempt, now
 	case events.TypeDispatchAccepted, events.TypeDispatchProved:
 		m.left, m.open = true, 0
+		if m.leftAt.IsZero() {
+			m.leftAt = rec.Time
+		}
 	case events.TypeDispatchRefused:
 		m.ended, m.open = true, 0
 	case events.TypeDispatchDeferred, events.TypeDispatchUnknown, events.TypeDispatchDisproved:

@@ -60,6 +60,11 @@ type Settings struct {
 	Sweep       time.Duration // what could not be recorded is tried again each; 500 ms
 	Ask         time.Duration // the Finder is asked about the same key id again after; 10 min
 	AskLimit    int           // questions to the Finder in one sweep; 20
+	Prune       time.Duration // what is old is forgotten, and gaps are looked for, each; 1 min
+	GapAfter    time.Duration // a message should have a receipt after; 15 min
+	GapWindow   time.Duration // what left in so long a time before that is looked at for gaps; 1 h
+	GapSample   int           // an instance with fewer messages in it is not judged; 10
+	GapBelow    float64       // share of messages with a receipt below which an instance is silent; 0.5
 	CallLimit   time.Duration // for one append, look-up or acknowledgement; 20 s
 	Concurrency int           // observations handled at once; 8
 	Finder      Finder        // may be nil
@@ -81,6 +86,9 @@ func (s Settings) withDefaults() Settings {
 		{&s.Sweep, 500 * time.Millisecond},
 		{&s.Ask, 10 * time.Minute},
 		{&s.CallLimit, 20 * time.Second},
+		{&s.Prune, time.Minute},
+		{&s.GapAfter, 15 * time.Minute},
+		{&s.GapWindow, time.Hour},
 	} {
 		if *d.field <= 0 {
 			*d.field = d.value
@@ -89,10 +97,13 @@ func (s Settings) withDefaults() Settings {
 	for _, n := range []struct {
 		field *int
 		value int
-	}{{&s.MaxKept, 1_000_000}, {&s.MaxHeld, 200_000}, {&s.AskLimit, 20}, {&s.Concurrency, 8}} {
+	}{{&s.MaxKept, 1_000_000}, {&s.MaxHeld, 200_000}, {&s.AskLimit, 20}, {&s.Concurrency, 8}, {&s.GapSample, 10}} {
 		if *n.field <= 0 {
 			*n.field = n.value
 		}
+	}
+	if s.GapBelow <= 0 {
+		s.GapBelow = 0.5
 	}
 	if s.Metrics == nil {
 		s.Metrics = NewMetrics(nil)
@@ -111,6 +122,8 @@ type Correlator struct {
 	book      *book
 	instances map[string]*instanceState
 	due       map[key]struct{} // held, and perhaps recordable now
+
+	silent map[string]bool // instances with a gap; belongs to the sweep
 
 	proving sync.Mutex    // one fenced append in flight
 	wake    chan struct{} // due has grown

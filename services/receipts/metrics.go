@@ -8,6 +8,8 @@ type Metrics struct {
 	observed   *prometheus.CounterVec
 	unmatched  *prometheus.GaugeVec
 	registered *prometheus.CounterVec
+	silent     *prometheus.GaugeVec
+	answered   *prometheus.GaugeVec
 }
 
 // NewMetrics makes the counters and registers them; reg may be nil.
@@ -29,9 +31,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pilot_registrar_webhooks_total",
 			Help: "Registrations of our webhook at gateways by result: done, failed.",
 		}, []string{"result"}),
+		silent: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pilot_correlator_silent_instances",
+			Help: "Instances of which most messages that left a while ago have no receipt.",
+		}, []string{"partition"}),
+		answered: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pilot_correlator_answered_ratio",
+			Help: "Share of messages with a receipt, of silent instances only.",
+		}, []string{"instance"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.ingested, m.observed, m.unmatched, m.registered)
+		reg.MustRegister(m.ingested, m.observed, m.unmatched, m.registered, m.silent, m.answered)
 	}
 	return m
 }

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// pruneEach is how often old entries are forgotten.
-const pruneEach = time.Minute
-
 // sweep records what is held as soon as its message is known, asks the Finder about what stays unknown, and forgets what is old.
 func (c *Correlator) sweep(ctx context.Context) error {
 	tick := time.NewTicker(c.settings.Sweep)
@@ -25,11 +22,12 @@ func (c *Correlator) sweep(ctx context.Context) error {
 		c.recordDue(ctx)
 		c.ask(ctx)
 		c.settleAll(ctx)
-		if now := time.Now(); now.Sub(pruned) >= pruneEach {
+		if now := time.Now(); now.Sub(pruned) >= c.settings.Prune {
 			pruned = now
 			c.mu.Lock()
 			c.book.prune(now.Add(-c.settings.Kept), now.Add(-c.settings.Unmatched))
 			c.mu.Unlock()
+			c.lookForGaps(now)
 		}
 		c.mu.Lock()
 		n := len(c.book.held)
