@@ -19,8 +19,7 @@ func (a *acceptor) expect(ctx context.Context, d *draft) error {
 	if !known {
 		return nil
 	}
-	// One turn at a time, whatever the instance allows: that is how a dispatcher serves it, and how turns were timed.
-	inst := forecast.Instance{Pace: d.instance.Pacing(), Concurrency: 1, AgingTurns: queue.DefaultRules().AgingTurns}
+	inst := forecast.Instance{Pace: d.instance.Pacing(), Concurrency: d.instance.CallsAtOnce(), AgingTurns: queue.DefaultRules().AgingTurns}
 	at, ok := forecast.Estimate(load, inst, events.ClassOf(d.category, d.order.Urgent), d.now)
 	if !ok {
 		return nil

@@ -29,6 +29,9 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 	for e := range q.ix.open {
 		taken.add(e.Lane.Slot)
 	}
+	for _, slot := range q.taken {
+		taken.add(slot)
+	}
 	may := func(e *Entry) Hold {
 		if taken.has(e.Lane.Slot) { // before all else: of many tenants most may be held by this
 			return HoldSlot
@@ -40,6 +43,9 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 		c := q.ix.ready[class]
 		if c == nil {
 			continue
+		}
+		if q.drawsTokens(class.Category()) && q.startless("") > 0 {
+			continue // what the turn that is about to start takes is not known yet
 		}
 		if now.Before(q.PacedUntil(class.Category())) {
 			if c.waits() {

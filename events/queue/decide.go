@@ -11,7 +11,7 @@ import (
 
 // MayStart decides whether attempt n+1 of a message may be appended now (rules R1, R3, R8).
 func (q *Queue) MayStart(id string, now time.Time) Hold {
-	if h := q.held(now); h != HoldNone {
+	if h := q.heldBut(id, now); h != HoldNone {
 		return h
 	}
 	e, ok := q.Entry(id)
@@ -24,7 +24,10 @@ func (q *Queue) MayStart(id string, now time.Time) Hold {
 // Held says what holds the whole instance, "" when nothing does.
 func (q *Queue) Held(now time.Time) Hold { return q.held(now) }
 
-func (q *Queue) held(now time.Time) Hold {
+func (q *Queue) held(now time.Time) Hold { return q.heldBut("", now) }
+
+// heldBut says it for the turn that is busy with a message: it is not held by itself.
+func (q *Queue) heldBut(id string, now time.Time) Hold {
 	switch {
 	case !q.ChainIntact():
 		return HoldBroken
@@ -36,7 +39,7 @@ func (q *Queue) held(now time.Time) Hold {
 		return HoldPaused
 	case q.Parked(), q.Closed():
 		return HoldParked
-	case len(q.ix.open) >= max(1, q.rules.Concurrency), len(q.ix.open) > 0 && q.HalfOpen():
+	case len(q.ix.open)+q.startless(id) >= q.Limit():
 		return HoldConcurrency
 	case now.Before(q.QuietUntil()):
 		return HoldQuiet
@@ -50,6 +53,11 @@ func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
 	}
 	for o := range q.ix.open {
 		if o.Lane.Slot == e.Lane.Slot {
+			return HoldSlot
+		}
+	}
+	for id, slot := range q.taken {
+		if id != e.ID && slot == e.Lane.Slot {
 			return HoldSlot
 		}
 	}

@@ -200,7 +200,7 @@ func (m *machine) call(t *rapid.T, d int) {
 	}
 	e, ok := a.q.Entry(a.id)
 	open := ok && e.Summary().Open() == a.n && e.Summary().Attempts[a.n-1].Nonce == a.nonce
-	if !open || e.Summary().Settled() || a.q.Paused() || m.now.Sub(a.begun) >= budget || !m.now.Before(m.until[a.id]) || a.q.InDoubt(a.id) {
+	if !open || e.Summary().Settled() || a.q.Paused() || m.now.Sub(a.begun) >= budget || !m.now.Before(m.until[a.id]) || a.q.InDoubt(a.id) || !a.q.MayCall(a.id) {
 		a.pc, a.out, a.call = settling, "deferred", false
 		return
 	}

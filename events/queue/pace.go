@@ -134,12 +134,11 @@ func tokens(d, gap time.Duration) float64 { return float64(d) / float64(max(gap,
 
 // PacedUntil is when the pace lets the next start of a category through; not after now when it does at once.
 func (q *Queue) PacedUntil(c events.Category) time.Time {
-	rule := q.rules.Pace
-	cost := rule.Cost(c)
-	if rule.Free() || cost <= 0 {
+	if !q.drawsTokens(c) {
 		return time.Time{}
 	}
-	p := &q.pace
+	rule := q.rules.Pace
+	cost, p := rule.Cost(c), &q.pace
 	if !p.known {
 		p.fill(rule)
 	}
@@ -148,6 +147,11 @@ func (q *Queue) PacedUntil(c events.Category) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, p.at+int64(math.Ceil(lacks*float64(p.gap)))).UTC()
+}
+
+// drawsTokens reports whether starts of a category take anything from the bucket.
+func (q *Queue) drawsTokens(c events.Category) bool {
+	return !q.rules.Pace.Free() && q.rules.Pace.Cost(c) > 0
 }
 
 // paced reports whether the pace holds a message now.

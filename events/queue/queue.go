@@ -64,13 +64,14 @@ type Queue struct {
 
 	doubt doubt
 	pace  pace
+	taken map[string]uint8 // slots of the messages that turns of this process are busy with; no part of the state
 
 	ix index
 }
 
 // New gives the empty queue of an instance.
 func New(instance string, rules Rules) *Queue {
-	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, chain: newChain(), ix: newIndex()}
+	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, chain: newChain(), ix: newIndex(), taken: map[string]uint8{}}
 }
 
 // SetRules replaces the rules; the fold does not depend on them. What is ready or over does on some, and is sorted anew.

@@ -15,7 +15,9 @@ import (
 )
 
 // actor works for one instance of a partition: its fold, its turns, its ends and its look-ups. One goroutine at a time runs it, and
-// none while there is nothing to do or another process owns the instance.
+// none while there is nothing to do or another process owns the instance: it chooses, ends and concludes. Each turn has a goroutine
+// of its own, at most as many as the instance allows calls at once; run waits for them. All append through decide and append, one at
+// a time.
 type actor struct {
 	p   *partition
 	id  string
@@ -23,36 +25,40 @@ type actor struct {
 
 	endMargin time.Duration // after which an end of an instance of another is made here
 
-	mu sync.Mutex // guards q and mine
+	mu sync.Mutex // guards q, mine, flying, holds, probeAt and probes
 	q  *queue.Queue
 	// mine holds the nonces of starts of this life that no turn is busy with and that were not called.
 	mine map[string]bool
+	// flying holds the nonces of starts that a turn is busy with, from before they are published until their outcome is in the log.
+	flying  map[string]bool
+	holds   *holds // brought to q
+	probeAt time.Time
+	probes  int // in a row that did not end what holds it
 
-	kicks chan struct{}
-
-	turnTime atomic.Int64 // how long turns took of late, in nanoseconds
-	breaker  breaker
+	kicks     chan struct{}
+	appending chan struct{}  // holds a token while an append is under way
+	turns     sync.WaitGroup // of this run
+	turnTime  atomic.Int64   // how long turns took of late, in nanoseconds
+	unsaid    atomic.Int32   // outcomes that could not be appended yet: nothing is taken meanwhile
+	lanes     *lanes
+	numbers   *numbers
+	breaker   breaker
 
 	// Below: only the goroutine of run.
 	seen     map[string]time.Time // nonce of a foreign open start → when this process first read it (rule R4)
-	lanes    map[events.Lane]*lane
 	lookups  map[string]*lookup
 	results  chan lookupResult
-	pending  int // look-ups under way
-	lookFrom int // where the next look-up begins; of the one look-up under way
-	numbers  *numbers
-	probeAt  time.Time
-	probes   int        // in a row that did not end what holds it
+	pending  int        // look-ups under way
+	lookFrom int        // where the next look-up begins; of the one look-up under way
 	fault    queue.Hold // complained about
 	restored restored
-	holds    *holds // brought to q
 }
 
 func newActor(p *partition, id string) *actor {
 	return &actor{
 		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
-		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, kicks: make(chan struct{}, 1),
-		seen: map[string]time.Time{}, lanes: map[events.Lane]*lane{}, lookups: map[string]*lookup{},
+		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, flying: map[string]bool{}, kicks: make(chan struct{}, 1),
+		appending: make(chan struct{}, 1), lanes: newLanes(), seen: map[string]time.Time{}, lookups: map[string]*lookup{},
 		endMargin: p.d.set.EndMargin + time.Duration(p.d.draw()*float64(p.d.set.EndMargin)/2),
 		results:   make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),
 	}
@@ -77,13 +83,14 @@ func (a *actor) kick() {
 func (a *actor) busy() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.q.Len() > 0 || a.q.Parked()
+	return a.q.Len() > 0 || a.q.Parked() || a.q.Taken() > 0
 }
 
 // run works until ctx ends or there is nothing left to do for Idle.
 func (a *actor) run(ctx context.Context) {
 	defer a.rest()
 	defer a.giveBack(a.p.hard)
+	defer a.turns.Wait() // each is bounded by its limits, and cut with a.p.hard
 	idle := time.NewTimer(a.p.d.set.Idle)
 	defer idle.Stop()
 	for {
@@ -120,9 +127,7 @@ func (a *actor) rest() {
 	for ; a.pending > 0; a.pending-- { // each is bounded by LookUpLimit and by the ending context
 		<-a.results
 	}
-	for l := range a.lanes {
-		a.dropLane(l)
-	}
+	a.dropLanes(func(events.Lane, *lane) bool { return true })
 	if !a.owned() {
 		a.complain(queue.HoldNone) // it is the owner's to say
 	}
@@ -161,10 +166,10 @@ func (a *actor) work(ctx context.Context) time.Duration {
 	return a.nap()
 }
 
-// next takes the next turn, if there is one.
+// next begins the next turn, if there is one.
 func (a *actor) next() bool {
 	now := a.p.d.set.Now()
-	if a.p.lagging(now) || a.p.timeless() {
+	if a.p.lagging(now) || a.p.timeless() || a.unsaid.Load() > 0 {
 		return false
 	}
 	inst, ok := a.p.d.instance(a.id)
@@ -181,6 +186,7 @@ func (a *actor) next() bool {
 	held := queue.HoldNone
 	if ok {
 		j = newJob(s)
+		a.q.Take(j.id)
 	} else {
 		held = a.q.Held(now)
 	}
@@ -190,8 +196,14 @@ func (a *actor) next() bool {
 		return false
 	}
 	a.complain(queue.HoldNone)
-	a.turn(a.p.hard, inst, j)
-	a.took(a.p.d.set.Now().Sub(now))
+	a.turns.Go(func() {
+		defer a.kick()
+		a.turn(a.p.hard, inst, j)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.q.Release(j.id)
+		a.took(a.p.d.set.Now().Sub(now))
+	})
 	return true
 }
 
@@ -255,6 +267,17 @@ func (a *actor) nap() time.Duration {
 	return nap
 }
 
+// appends waits until no other goroutine of the actor appends: what one decides by the fold, and the fence of that very fold, must not be
+// undone by another of the same process. done lets the next one in.
+func (a *actor) appends(ctx context.Context) (done func(), err error) {
+	select {
+	case a.appending <- struct{}{}:
+		return func() { <-a.appending }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // decision is what the fold says should be appended; the zero decision appends nothing.
 type decision struct {
 	fenced *events.Event
@@ -265,6 +288,11 @@ type decision struct {
 // anew (rule R1). When it returns without error, the fold has taken in what was appended. The error says that the fate of
 // the last append is not known: the fold will show it.
 func (a *actor) decide(ctx context.Context, choose func(q *queue.Queue, now time.Time) decision) error {
+	done, err := a.appends(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for ctx.Err() == nil {
 		if a.p.halted() {
 			return errHalted

@@ -31,6 +31,9 @@ func (a *actor) resolveOpen(ctx context.Context, own bool) {
 		n := e.Summary().Open()
 		at := attemptOf(e, n)
 		still[at.Nonce] = true
+		if a.flying[at.Nonce] {
+			continue
+		}
 		s := openStart{
 			id: events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}, tenant: e.Lane.Tenant, attempt: n, nonce: at.Nonce, started: at.StartedAt,
 		}
@@ -158,6 +161,12 @@ const closeRounds = 20
 // close appends the ends that have been due for margin, up to events.MaxClosed messages each.
 func (a *actor) close(ctx context.Context, margin time.Duration) {
 	for range closeRounds {
+		a.mu.Lock()
+		due := len(a.q.Closes(a.p.d.set.Now().Add(-margin), 1)) > 0
+		a.mu.Unlock()
+		if !due { // it need not wait for the append of a turn
+			return
+		}
 		var c queue.Close
 		err := a.decide(ctx, func(q *queue.Queue, now time.Time) decision {
 			c = queue.Close{}

@@ -27,16 +27,16 @@ func readHolds(c Catalog) *holds {
 
 // hold brings what the control plane says of the instance, and what it holds back, to the fold. The caller holds a.mu.
 func (a *actor) hold(inst events.Instance) {
-	now, pace := a.p.d.holds.Load(), inst.Pacing()
+	now, pace, calls := a.p.d.holds.Load(), inst.Pacing(), inst.CallsAtOnce()
 	r := a.q.Rules()
-	if (a.holds == now || now == nil) && r.Pace == pace {
+	if (a.holds == now || now == nil) && r.Pace == pace && r.Concurrency == calls {
 		return
 	}
 	if now != nil {
 		a.holds = now
 		r.Stopped, r.Suspended = now.stopped, now.suspended
 	}
-	r.Pace = pace
+	r.Pace, r.Concurrency = pace, calls
 	a.q.SetRules(r)
 }
 

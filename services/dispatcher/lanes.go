@@ -3,19 +3,29 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/eventlog"
 )
 
+// lanes are the lane consumers of an actor. A turn has a lane for itself while it is busy with a message of it.
+type lanes struct {
+	mu   sync.Mutex
+	open map[events.Lane]*lane
+}
+
+func newLanes() *lanes { return &lanes{open: map[events.Lane]*lane{}} }
+
 // lane is one lane consumer of this actor. It only hints (rule R3): what the fold does not choose is acknowledged and skipped,
 // or waits in the fold.
 type lane struct {
 	consumer *eventlog.Lane
-	ahead    *eventlog.Delivery // brought before its turn
-	past     uint64             // the lane does not bring what lies at or before it
-	used     time.Time
+	busy     bool // guarded by lanes.mu; who set it has the rest for itself
+	ahead    *eventlog.Delivery
+	past     uint64    // the lane does not bring what lies at or before it
+	used     time.Time // as busy
 }
 
 // maxSkips bounds how many heads of a lane one turn lets go.
@@ -24,43 +34,57 @@ const maxSkips = 1000
 func noLane() {}
 
 // head gives the accepted message when it is a first attempt and at the head of its lane. nil means: read it by direct get.
-// done lets the lane bring its next message.
+// done lets the lane bring its next message, and other turns have it.
 func (a *actor) head(ctx context.Context, j job) (*events.Recorded, func()) {
 	if !j.fresh {
 		return nil, noLane
 	}
-	l := a.lane(ctx, j)
-	if l == nil || j.queuedSeq <= l.past { // it waited in the fold while the lane went on
+	l := a.takeLane(ctx, j)
+	if l == nil {
 		return nil, noLane
 	}
-	l.used = time.Now()
+	d, gone := a.advance(ctx, l, j)
+	if d == nil {
+		a.leaveLane(j.lane)
+		if gone {
+			a.dropLanes(func(name events.Lane, _ *lane) bool { return name == j.lane })
+		}
+		return nil, noLane
+	}
+	return &d.Recorded, func() {
+		a.ack(d)
+		a.leaveLane(j.lane)
+	}
+}
+
+// advance lets the heads before the message go, and gives it; nil when the lane does not bring it now, or is gone.
+func (a *actor) advance(ctx context.Context, l *lane, j job) (d *eventlog.Delivery, gone bool) {
+	if j.queuedSeq <= l.past { // it waited in the fold while the lane went on
+		return nil, false
+	}
 	bounded, cancel := context.WithTimeout(ctx, a.p.d.set.LaneWait)
 	defer cancel()
 	for range maxSkips {
-		d := l.ahead
-		l.ahead = nil
+		d, l.ahead = l.ahead, nil
 		if d == nil {
 			var err error
 			if d, err = l.consumer.Next(bounded); err != nil {
-				if errors.Is(err, eventlog.ErrLaneGone) {
-					a.dropLane(j.lane)
-				}
-				return nil, noLane
+				return nil, errors.Is(err, eventlog.ErrLaneGone)
 			}
 		}
 		switch seq := d.Position.Sequence; {
 		case seq < j.queuedSeq: // over, or waiting in the fold for its time
 			l.past = max(l.past, seq)
 			a.ack(d)
-		case seq > j.queuedSeq:
+		case seq > j.queuedSeq: // brought before its turn
 			l.ahead = d
-			return nil, noLane
+			return nil, false
 		default:
 			l.past = seq
-			return &d.Recorded, func() { a.ack(d) }
+			return d, false
 		}
 	}
-	return nil, noLane
+	return nil, false
 }
 
 // ack is not waited for: a head that comes again is over in the fold, and skipped.
@@ -70,12 +94,19 @@ func (a *actor) ack(d *eventlog.Delivery) {
 	}
 }
 
-// lane opens the lane of a message at the message, within the cap of the stream; nil beyond it.
-func (a *actor) lane(ctx context.Context, j job) *lane {
-	if l := a.lanes[j.lane]; l != nil {
-		return l
+// takeLane gives the lane of a message, opened at the message if need be, within the cap of the stream; nil beyond it.
+func (a *actor) takeLane(ctx context.Context, j job) *lane {
+	a.lanes.mu.Lock()
+	l := a.lanes.open[j.lane]
+	mine := l != nil && !l.busy
+	if mine {
+		l.busy = true
 	}
-	if !a.p.takeLane() {
+	a.lanes.mu.Unlock()
+	switch {
+	case mine:
+		return l
+	case l != nil || !a.p.takeLane():
 		return nil
 	}
 	c, err := a.p.log.Lane(ctx, eventlog.LaneConfig{
@@ -86,28 +117,42 @@ func (a *actor) lane(ctx context.Context, j job) *lane {
 		a.log.Debug().Err(err).Msg("open lane")
 		return nil
 	}
-	l := &lane{consumer: c, used: time.Now(), past: j.queuedSeq - 1}
-	a.lanes[j.lane] = l
+	l = &lane{consumer: c, busy: true, past: j.queuedSeq - 1} // no other turn opens it: the slot is taken
+	a.lanes.mu.Lock()
+	a.lanes.open[j.lane] = l
+	a.lanes.mu.Unlock()
 	return l
 }
 
-func (a *actor) dropLane(name events.Lane) {
-	l := a.lanes[name]
-	if l == nil {
-		return
+// leaveLane ends what takeLane began.
+func (a *actor) leaveLane(name events.Lane) {
+	a.lanes.mu.Lock()
+	defer a.lanes.mu.Unlock()
+	if l := a.lanes.open[name]; l != nil {
+		l.busy, l.used = false, time.Now()
 	}
-	delete(a.lanes, name)
-	a.p.giveLane()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	l.consumer.Close(ctx)
+}
+
+// dropLanes lets go of the lanes that no turn has and that match.
+func (a *actor) dropLanes(match func(events.Lane, *lane) bool) {
+	var gone []*lane
+	a.lanes.mu.Lock()
+	for name, l := range a.lanes.open {
+		if !l.busy && match(name, l) {
+			delete(a.lanes.open, name)
+			gone = append(gone, l)
+		}
+	}
+	a.lanes.mu.Unlock()
+	for _, l := range gone {
+		a.p.giveLane()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		l.consumer.Close(ctx)
+		cancel()
+	}
 }
 
 func (a *actor) dropIdleLanes() {
 	now := time.Now()
-	for name, l := range a.lanes {
-		if now.Sub(l.used) > a.p.d.set.LaneIdle {
-			a.dropLane(name)
-		}
-	}
+	a.dropLanes(func(_ events.Lane, l *lane) bool { return now.Sub(l.used) > a.p.d.set.LaneIdle })
 }

@@ -91,7 +91,7 @@ func (a *actor) load(now time.Time) forecast.Load {
 	return l
 }
 
-// took remembers how long turns take: the newest counts a quarter.
+// took remembers how long turns take: the newest counts a quarter. The caller holds a.mu.
 func (a *actor) took(d time.Duration) {
 	if old := a.turnTime.Load(); old > 0 {
 		d = (3*time.Duration(old) + d) / 4

@@ -9,7 +9,7 @@ import (
 const endsEvery = time.Second
 
 // meanwhile runs ask, which waits for the gateway and appends nothing, and goes on ending messages whose time is over: a gateway
-// that hangs does not make them late (promise P3). The goroutine of the caller stays the only one that appends.
+// that hangs does not make them late (promise P3). For the goroutine of run; turns have their own.
 func (a *actor) meanwhile(ctx context.Context, ask func()) {
 	done := make(chan struct{})
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -12,9 +13,10 @@ import (
 	"pilotstatus.dev/infra/evolution"
 )
 
-// numbers remembers what the number check said, per instance. Only the goroutine of run uses it.
+// numbers remembers what the number check said, per instance, for all its turns.
 type numbers struct {
 	ttl  time.Duration
+	mu   sync.Mutex
 	seen map[string]resolved
 }
 
@@ -30,18 +32,26 @@ const maxNumbers = 10_000
 func newNumbers(ttl time.Duration) *numbers { return &numbers{ttl: ttl, seen: map[string]resolved{}} }
 
 func (n *numbers) get(digits string) (resolved, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	r, ok := n.seen[recipient.Canonical(digits)]
 	return r, ok && time.Since(r.at) < n.ttl
 }
 
 func (n *numbers) put(digits string, r resolved) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if len(n.seen) >= maxNumbers {
 		clear(n.seen)
 	}
 	n.seen[recipient.Canonical(digits)] = r
 }
 
-func (n *numbers) forget(digits string) { delete(n.seen, recipient.Canonical(digits)) }
+func (n *numbers) forget(digits string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.seen, recipient.Canonical(digits))
+}
 
 type numberVerdict uint8
 

@@ -32,7 +32,7 @@ func (a *actor) park(ctx context.Context, inst events.Instance, v evolution.Verd
 		return
 	}
 	a.record(ctx, events.TypeInstanceParked, "parked", v.Code, string(v.Scope))
-	a.probes, a.probeAt = 0, now.Add(a.probeWait())
+	a.probed(0, now.Add(a.probeWait(0, wide)))
 	a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
 }
 
@@ -43,24 +43,25 @@ func (a *actor) record(ctx context.Context, wire, name, reason, scope string) {
 
 // probeWait draws the wait before the next probe: of an instance it doubles each time, of a gateway, for which one instance asks, it does
 // not. The jitter keeps a thousand instances from asking together.
-func (a *actor) probeWait() time.Duration {
+func (a *actor) probeWait(probes int, wide bool) time.Duration {
 	d := a.p.d.set.ProbeEvery
-	if !a.parkedWide() {
-		d = max(d, min(a.p.d.set.ProbeMax, d<<min(a.probes, 16)))
+	if !wide {
+		d = max(d, min(a.p.d.set.ProbeMax, d<<min(probes, 16)))
 	}
 	return d/2 + time.Duration(a.p.d.draw()*float64(d/2))
 }
 
-func (a *actor) parkedWide() bool {
+// probed sets how many probes there were in a row, and when the next is due.
+func (a *actor) probed(probes int, next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.q.ParkedWide()
+	a.probes, a.probeAt = probes, next
 }
 
 // probeNext gives when the instance is to be probed. false: nothing holds it, or another instance asks for the gateway of both.
 func (a *actor) probeNext() (time.Time, bool) {
 	a.mu.Lock()
-	shut := a.q.Parked() || a.q.Closed()
+	shut, at := a.q.Parked() || a.q.Closed(), a.probeAt
 	a.mu.Unlock()
 	if !shut {
 		return time.Time{}, false
@@ -70,7 +71,7 @@ func (a *actor) probeNext() (time.Time, bool) {
 			return time.Time{}, false
 		}
 	}
-	return a.probeAt, true
+	return at, true
 }
 
 // probe asks whether an instance that is parked, or that the gateway called closed, is connected again, and opens it when it is:
@@ -82,16 +83,18 @@ func (a *actor) probe(ctx context.Context) {
 		return
 	}
 	inst, ok := a.p.d.instance(a.id)
-	wide := a.parkedWide()
-	a.probeAt = now.Add(a.probeWait())
+	a.mu.Lock()
+	wide, probes := a.q.ParkedWide(), a.probes
+	a.mu.Unlock()
+	a.probed(probes, now.Add(a.probeWait(probes, wide)))
 	if !ok || (!wide && !a.p.d.outages.mayProbe(inst.GatewayURL, now)) {
 		return
 	}
 	asked := inst
 	if wide {
-		asked = a.p.d.another(inst, a.probes)
+		asked = a.p.d.another(inst, probes)
 	}
-	a.probes++
+	a.probed(probes+1, now.Add(a.probeWait(probes, wide)))
 	client, err := a.p.d.gateways.client(ctx, asked)
 	if err != nil {
 		a.log.Warn().Err(err).Msg("open gateway")
@@ -102,11 +105,11 @@ func (a *actor) probe(ctx context.Context) {
 	switch {
 	case asked.ID == a.id && err == nil && state == evolution.StateOpen:
 		a.record(ctx, events.TypeInstanceOpened, "opened", "probe", "")
-		a.probes = 0
+		a.probed(0, now)
 		a.log.Info().Msg("resumed after a probe")
 	case wide && usable(err): // the others go on; this one is asked for itself from now on
 		a.record(ctx, events.TypeInstanceParked, "parked", causeAnswers, events.ParkInstance)
-		a.probes, a.probeAt = 0, now
+		a.probed(0, now)
 		a.log.Info().Msg("gateway resumed after a probe")
 	default:
 		a.log.Debug().Err(err).Str("state", string(state)).Msg("probe")

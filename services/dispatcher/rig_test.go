@@ -211,6 +211,7 @@ type order struct {
 	window    time.Duration
 	recipient string // its hash
 	instance  string // instanceID when empty
+	slot      uint8
 }
 
 // accept appends a queued event, as the API does, and gives the message id.
@@ -246,7 +247,7 @@ func (r *rig) accept(o order) string {
 		at = o.deliverAt
 	}
 	ev := events.Event{
-		Address: events.QueuedSubject(r.p, events.Lane{Instance: o.instance, Class: o.class, Tenant: o.tenant}),
+		Address: events.QueuedSubject(r.p, events.Lane{Instance: o.instance, Class: o.class, Tenant: o.tenant, Slot: o.slot}),
 		Envelope: events.Envelope{
 			ID: id, Type: events.TypeMessageQueued, Source: "pilot/test", Time: now, Subject: id, TenantID: o.tenant,
 			DeliverAt: o.deliverAt, DeliverUntil: at.Add(o.window),

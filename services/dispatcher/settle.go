@@ -11,6 +11,7 @@ import (
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/await"
+	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 )
 
@@ -19,10 +20,16 @@ import (
 func (a *actor) settle(ctx context.Context, inst events.Instance, j job, s *intent, out outcome) {
 	wait := backoff.NewExponentialBackOff()
 	wait.MaxInterval = 5 * time.Second
+	unsaid := false
 	for ctx.Err() == nil {
 		err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision { return a.outcome(q, j, s, out) })
 		if err == nil {
 			break
+		}
+		if !unsaid {
+			unsaid = true
+			a.unsaid.Add(1)
+			defer a.unsaid.Add(-1)
 		}
 		a.log.Warn().Err(err).Str("message", j.id).Int("attempt", j.attempt).Msg("outcome not confirmed")
 		await.Elapsed(ctx, wait.NextBackOff())
@@ -149,9 +156,13 @@ func (a *actor) proved(m events.ClosedMessage, tenant string, attempt int, by, g
 func (a *actor) append(ctx context.Context, ev events.Event) {
 	try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
 	defer cancel()
-	ack, err := a.p.log.Append(try, ev)
+	done, err := a.appends(try)
 	if err == nil {
-		err = a.p.wait(try, ack.Sequence)
+		defer done()
+		var ack eventlog.Ack
+		if ack, err = a.p.log.Append(try, ev); err == nil {
+			err = a.p.wait(try, ack.Sequence)
+		}
 	}
 	if err != nil {
 		a.log.Warn().Err(err).Str("type", ev.Type).Msg("append event")

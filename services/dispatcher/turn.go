@@ -31,14 +31,10 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		a.postpone(j, postponeFor)
 		return
 	}
-	works := true
-	a.meanwhile(ctx, func() { works = a.answers(ctx, client, inst, content.Digits) })
-	if !works {
+	if !a.answers(ctx, client, inst, content.Digits) {
 		return
 	}
-	var number resolved
-	var verdict numberVerdict
-	a.meanwhile(ctx, func() { number, verdict = a.number(ctx, client, inst, content.Digits) })
+	number, verdict := a.number(ctx, client, inst, content.Digits)
 	switch verdict {
 	case numberRefused:
 		a.closeOne(ctx, j, events.FailNotOnWhatsApp)
@@ -54,6 +50,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		return
 	}
 	failpoint.Hit("dispatcher.after_intent")
+	defer a.landed(s.nonce)
 	out := a.call(ctx, client, inst, s, content, number.number)
 	failpoint.Hit("dispatcher.before_outcome")
 	a.settle(ctx, inst, j, s, out)
@@ -86,7 +83,7 @@ func (s *intent) age(now time.Time) time.Duration {
 
 // start appends the intent and reads the tail up to it. nil means that no call may follow now.
 func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash, chosen string) *intent {
-	s := &intent{job: j, nonce: newID(), chosen: chosen, begun: a.p.d.set.Now()}
+	s := &intent{job: j, nonce: newID(), chosen: chosen}
 	set := a.p.d.set
 	a.p.own.Store(s.nonce, struct{}{})
 	defer a.p.own.Delete(s.nonce)
@@ -101,9 +98,14 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash, 
 			return decision{}
 		}
 		started = true
+		if a.unsaid.Load() > 0 { // what became of another turn's call is not in the log yet
+			return decision{}
+		}
 		if e, ok := q.Entry(j.id); !ok || e.NextAttempt() != j.attempt || q.MayStart(j.id, now) != queue.HoldNone {
 			return decision{}
 		}
+		s.begun, ev.Time = now, now.UTC()
+		a.flying[s.nonce] = true
 		return decision{fenced: &ev}
 	})
 	a.mu.Lock()
@@ -117,7 +119,9 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash, 
 			return s
 		}
 	}
-	if err != nil || landed { // it may still land, or a successor has closed it: it is mine, and was not called (rule R2)
+	published := a.flying[s.nonce]
+	delete(a.flying, s.nonce)
+	if published && err != nil || landed { // it may still land, or a successor has closed it: it is mine, and was not called (rule R2)
 		if len(a.mine) >= maxMine {
 			clear(a.mine) // those that landed since then are unknown to us, as another life's
 		}
@@ -125,6 +129,13 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash, 
 		a.log.Warn().Err(err).Str("message", j.id).Msg("start not confirmed")
 	}
 	return nil
+}
+
+// landed says that no turn is busy with a start any more.
+func (a *actor) landed(nonce string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.flying, nonce)
 }
 
 // chooseID draws the gateway id of an attempt, for gateways that take one: a look-up finds it by that, and a receipt proves it.
@@ -165,6 +176,9 @@ func (a *actor) check(j job, s *intent) error {
 		return errStopped
 	}
 	if at := attemptOf(e, j.attempt); at.State != message.AttemptOpen || at.Nonce != s.nonce {
+		return errStopped
+	}
+	if !a.q.MayCall(j.id) { // promise P5: fewer calls at once are allowed than when it was appended
 		return errStopped
 	}
 	return nil

@@ -28,7 +28,7 @@ var mutations = []mutation{
 	{
 		without: "R1 the fold: one open start at a time",
 		patches: []patch{
-			{"events/queue/decide.go", "case len(q.ix.open) >= max(1, q.rules.Concurrency):", "case len(q.ix.open) >= 1000+q.rules.Concurrency:"},
+			{"events/queue/decide.go", "case len(q.ix.open)+q.startless(id) >= q.Limit():", "case len(q.ix.open)+q.startless(id) >= 1000+q.Limit():"},
 			{"events/queue/decide.go", "\t\tif o.Lane.Slot == e.Lane.Slot {", "\t\tif o.Lane.Slot == e.Lane.Slot+1 {"},
 		},
 		pkg: "services/dispatcher", test: "TestP5TwoDispatchersThatBothLeadNeverOverlap",
@@ -57,6 +57,16 @@ var mutations = []mutation{
 		without: "R4 the pause at the write",
 		patches: []patch{{"services/dispatcher/turn.go", " || a.q.Paused() || ", " || "}},
 		pkg:     "services/dispatcher", test: "TestR4PauseAfterTheIntentStopsTheCall",
+	},
+	{
+		without: "P5 the calls that are allowed, at the write",
+		patches: []patch{{"services/dispatcher/turn.go", "\tif !a.q.MayCall(j.id) {", "\tif j.id == \"\" {"}},
+		pkg:     "services/dispatcher", test: "TestP5ConcurrencyLoweredBeforeTheWrite",
+	},
+	{
+		without: "P5 the message that a turn is busy with",
+		patches: []patch{{"events/queue/inflight.go", "\t\tq.taken[id] = e.Lane.Slot\n", "\t\t_ = e\n"}},
+		pkg:     "events/queue", test: "TestP5ATakenMessageCountsAsOpen",
 	},
 	{
 		without: "R8 the hold of an unknown attempt",

@@ -1,0 +1,56 @@
+package queue
+
+// Take keeps a message, and its slot, from being chosen while a turn is busy with it: from the choice on, before the log knows of a
+// start. It counts as an open start. It is no event, so it is forgotten on load; whoever takes gives back with Release.
+func (q *Queue) Take(id string) {
+	if e, ok := q.Entry(id); ok {
+		q.taken[id] = e.Lane.Slot
+	}
+}
+
+// Release ends what Take began.
+func (q *Queue) Release(id string) { delete(q.taken, id) }
+
+// Taken counts the messages that turns are busy with.
+func (q *Queue) Taken() int { return len(q.taken) }
+
+// startless counts the taken messages without an open start, but for one.
+func (q *Queue) startless(but string) (n int) {
+	for id := range q.taken {
+		if id == but {
+			continue
+		}
+		if e := q.entries[id]; e == nil || e.sum.Open() == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Limit is how many starts may be open at a time: the concurrency of the instance, and one while the breaker is half open. The gateway
+// serialises what it sends for an account: behind a call without an answer others would hang, and leave late.
+func (q *Queue) Limit() int {
+	if q.rules.Concurrency > 1 && q.HalfOpen() {
+		return 1
+	}
+	return max(1, q.rules.Concurrency)
+}
+
+// MayCall reports whether the open start of a message is within the limit as it is now: of those that are open, the oldest. One that was
+// appended before the limit was lowered, or before another call got no answer, makes no call any more.
+func (q *Queue) MayCall(id string) bool {
+	e, ok := q.Entry(id)
+	if !ok || e.sum.Open() == 0 {
+		return false
+	}
+	older := 0
+	for o := range q.ix.open {
+		if o.openSeq() < e.openSeq() {
+			older++
+		}
+	}
+	return older < q.Limit()
+}
+
+// openSeq is the sequence of the open start.
+func (e *Entry) openSeq() uint64 { return e.sum.Attempts[e.sum.Open()-1].StartSeq }

@@ -1,0 +1,161 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"pilotstatus.dev/events"
+)
+
+// Promise P5 inside a process: what a turn is busy with counts as an open start before the log knows of one, holds its slot, and is not
+// chosen again; it does not hold itself.
+func TestP5ATakenMessageCountsAsOpen(t *testing.T) {
+	t.Parallel()
+	p := newTape()
+	for i := range 6 {
+		p.queued(msg{id: fmt.Sprintf("m%d", i), slot: uint8(i % 3)})
+	}
+	q := p.queue(concurrent(2))
+	first, _ := q.Next(p.now)
+	q.Take(first.Entry.ID)
+	may := func(id string, want Hold) {
+		t.Helper()
+		if got := q.MayStart(id, p.now); got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+	may(first.Entry.ID, HoldNone)
+	may("m3", HoldSlot)
+	second, ok := q.Next(p.now)
+	if !ok || second.Entry.ID != "m1" {
+		t.Fatalf("%+v is next", second)
+	}
+	q.Take(second.Entry.ID)
+	if q.Held(p.now) != HoldConcurrency || q.Taken() != 2 {
+		t.Errorf("held: %q, %d taken", q.Held(p.now), q.Taken())
+	}
+	if s, ok := q.Next(p.now); ok {
+		t.Errorf("%s is a third", s.Entry.ID)
+	}
+	may("m1", HoldNone)
+	p.started("m0", 1) // a turn and its start are one
+	q.Apply(p.log[len(p.log)-1])
+	may("m1", HoldNone)
+	q.Release("m1") // it came to nothing
+	may("m1", HoldNone)
+	may("m3", HoldSlot)
+	if o := p.queue(concurrent(2)); o.Taken() != 0 {
+		t.Error("what another process is busy with is not known here")
+	}
+}
+
+// On a paced number nothing else that costs tokens is begun while a turn has not started yet: what it takes is not known.
+func TestATurnTakesItsTokensWhenItStarts(t *testing.T) {
+	t.Parallel()
+	rules := pacedRules(own(events.Pace{RatePerMinute: 60, Burst: 2, Costs: map[events.Category]float64{events.OTP: 0}}))
+	rules.Concurrency = 3
+	p := newTape()
+	p.queued(msg{id: "a", slot: 1})
+	p.queued(msg{id: "b", slot: 2})
+	p.queued(msg{id: "o", slot: 3, class: events.ClassOTP})
+	q := p.queue(rules)
+	q.Take("a")
+	s, ok := q.Next(p.now)
+	if !ok || s.Entry.ID != "o" {
+		t.Fatalf("%+v, want the one that costs nothing", s)
+	}
+	q.Take("o")
+	if s, ok := q.Next(p.now); ok {
+		t.Fatalf("%s does not wait", s.Entry.ID)
+	}
+	p.started("a", 1)
+	q.Apply(p.log[len(p.log)-1])
+	q.Release("o")
+	if s, ok = q.Next(p.now); !ok {
+		t.Fatal("nothing goes on")
+	}
+}
+
+// After a call without an answer the gateway is asked for one thing at a time, until it is known what became of it.
+func TestOneAtATimeWhileAnAttemptIsUnknown(t *testing.T) {
+	t.Parallel()
+	rules := concurrent(4)
+	p := newTape()
+	for i := range 6 {
+		p.queued(msg{id: fmt.Sprintf("m%d", i), slot: uint8(i)})
+	}
+	for i := range 3 {
+		p.started(fmt.Sprintf("m%d", i), 1)
+	}
+	q := p.queue(rules)
+	for i := range 3 {
+		if !q.MayCall(fmt.Sprintf("m%d", i)) {
+			t.Errorf("m%d may not call", i)
+		}
+	}
+	p.unknown("m1", 1)
+	q = p.queue(rules)
+	if q.Limit() != 1 || !q.MayCall("m0") || q.MayCall("m2") {
+		t.Errorf("limit %d, the oldest may call: %v, a younger one: %v", q.Limit(), q.MayCall("m0"), q.MayCall("m2"))
+	}
+	p.accepted("m0", 1, "G-0")
+	p.deferred("m2", 1, 0, events.DispatchDeferred{})
+	q = p.queue(rules)
+	later := p.now.Add(rules.Quiet)
+	if _, ok := q.Next(later.Add(-1)); ok {
+		t.Error("a start while it has to be quiet")
+	}
+	s, ok := q.Next(later)
+	if !ok {
+		t.Fatal("nothing after the quiet time")
+	}
+	q.Take(s.Entry.ID)
+	if s, ok := q.Next(later); ok {
+		t.Errorf("%s is a second", s.Entry.ID)
+	}
+	p.proved("m1", 1)
+	q = p.queue(rules)
+	if q.Limit() != 4 {
+		t.Errorf("limit %d once it is proved", q.Limit())
+	}
+}
+
+// Promise P5 when the concurrency is lowered while starts are open: only so many of them, the oldest, still call. Whatever the facts, at
+// most the limit may call at any time.
+func TestP5NoMoreCallsThanTheLimit(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := newTape()
+		n := rapid.IntRange(1, 8).Draw(t, "open")
+		for i := range n {
+			p.queued(msg{id: fmt.Sprintf("m%d", i), slot: uint8(i)})
+			p.started(fmt.Sprintf("m%d", i), 1)
+		}
+		for i := range n {
+			switch rapid.SampledFrom([]string{"open", "open", "accepted", "unknown", "proved"}).Draw(t, "fact") {
+			case "accepted":
+				p.accepted(fmt.Sprintf("m%d", i), 1, "")
+			case "unknown":
+				p.unknown(fmt.Sprintf("m%d", i), 1)
+			case "proved": // its call may be under way
+				p.proved(fmt.Sprintf("m%d", i), 1)
+			}
+		}
+		q := p.queue(concurrent(rapid.IntRange(0, 9).Draw(t, "C")))
+		may, open := 0, len(q.Open())
+		for i := range n {
+			if q.MayCall(fmt.Sprintf("m%d", i)) {
+				may++
+			}
+		}
+		if may != min(open, q.Limit()) {
+			t.Fatalf("%d of %d may call, the limit is %d", may, open, q.Limit())
+		}
+		if now := p.now.Add(time.Hour); open >= q.Limit() && q.Held(now) != HoldConcurrency {
+			t.Fatalf("%d open, held: %q", open, q.Held(now))
+		}
+	})
+}
