@@ -20,12 +20,14 @@ type gateways struct {
 	mu      sync.Mutex
 	clients map[string]*evolution.Client // by URL and hash of the key
 	sealed  map[string]string            // by instance and sealed key → name in clients
+	asked   map[*evolution.Client]time.Time
+	again   time.Duration // before a gateway that did not tell its version is asked anew
 }
 
 func newGateways(open func(context.Context, events.Instance) (string, error), build func(url, key string) (*evolution.Client, error)) *gateways {
 	return &gateways{
 		open: open, build: build,
-		clients: map[string]*evolution.Client{}, sealed: map[string]string{},
+		clients: map[string]*evolution.Client{}, sealed: map[string]string{}, asked: map[*evolution.Client]time.Time{}, again: 30 * time.Second,
 	}
 }
 
@@ -36,6 +38,7 @@ func (g *gateways) client(ctx context.Context, inst events.Instance) (*evolution
 	c := g.clients[g.sealed[ref]]
 	g.mu.Unlock()
 	if c != nil {
+		g.learn(ctx, c)
 		return c, nil
 	}
 	key, err := g.open(ctx, inst)
@@ -44,33 +47,41 @@ func (g *gateways) client(ctx context.Context, inst events.Instance) (*evolution
 	}
 	sum := sha256.Sum256([]byte(key))
 	name := inst.GatewayURL + "|" + hex.EncodeToString(sum[:])
-	c, made, err := g.named(name, inst, key, ref)
-	if made {
-		learnVersion(ctx, c)
+	c, err = g.named(name, inst, key, ref)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	g.learn(ctx, c)
+	return c, nil
 }
 
-func (g *gateways) named(name string, inst events.Instance, key, ref string) (c *evolution.Client, made bool, err error) {
+func (g *gateways) named(name string, inst events.Instance, key, ref string) (c *evolution.Client, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c = g.clients[name]; c == nil {
 		if c, err = g.build(inst.GatewayURL, key); err != nil {
-			return nil, false, fmt.Errorf("make gateway client: %w", err)
+			return nil, fmt.Errorf("make gateway client: %w", err)
 		}
 		g.clients[name] = c
-		made = true
 	}
 	g.sealed[ref] = name
-	return c, made, nil
+	return c, nil
 }
 
-// learnVersion asks the gateway for its version once: some answers mean something in known versions only, and without it they
-// count as unknown. Not knowing it is safe.
-func learnVersion(ctx context.Context, c *evolution.Client) {
+// learn asks a gateway for its version: at first, and now and then while it has told none. Some answers mean something in known
+// versions only, and only some take a chosen id. Not knowing it is safe.
+func (g *gateways) learn(ctx context.Context, c *evolution.Client) {
+	g.mu.Lock()
+	at, asked := g.asked[c]
+	if asked && (c.KnownVersion() != "" || time.Since(at) < g.again) {
+		g.mu.Unlock()
+		return
+	}
+	g.asked[c] = time.Now()
+	g.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
-	_, _ = c.Version(bounded)
+	_, _ = c.Version(bounded) // it is asked again
 }
 
 const versionLimit = 3 * time.Second

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/services/app"
 )
 
 // What the gateway took without telling us so: proved by a look-up, never sent again.
@@ -69,4 +70,19 @@ func TestUnknownWithoutProofEndsPresumed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What left no trace is sent once more, once that is sure: one copy arrives, and the customer is told as if nothing had been.
+func TestAbsentIsSentOnceMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *app.Config) { c.AbsentAfter, c.AbsentApart = 2*time.Second, 300*time.Millisecond })
+	r.awaitStatus(r.send("before it"), "READ") // the gateway shows it: it saves
+	r.fault(evolutionsim.Fault{Kind: "hang", When: "before", TextContains: "swallowed", Times: 1})
+	id := r.send("swallowed")
+	r.awaitStatus(id, "READ")
+	timeline := r.timeline(id)
+	if count(timeline, "dispatch.absent") != 1 || count(timeline, "dispatch.started") != 2 || r.ledger("swallowed") != 1 {
+		t.Errorf("timeline %v, left %d times", timeline, r.ledger("swallowed"))
+	}
+	r.awaitHook(id, "message.read")
 }
