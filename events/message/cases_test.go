@@ -68,6 +68,15 @@ func TestC1Case18AckOverdue(t *testing.T) {
 	}
 }
 
+// What left counts in a plan, whether its delivery is confirmed or not.
+func TestNotConfirmedIsNotRefunded(t *testing.T) {
+	t.Parallel()
+	v := sentOut(notConfirmed(13))
+	if v.Stage != events.StageFailed || v.ErrorCode != events.FailNotConfirmed || v.Refunded || v.RefundedSeq != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestC2Case31EditsMoveNothing(t *testing.T) {
 	t.Parallel()
 	v := sentOut(receipt(13, "read"), receipt(14, "sent"), rec(15, "receipt.deleted.v1", 0, nil))

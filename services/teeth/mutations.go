@@ -13,6 +13,21 @@ var mutations = []mutation{
 		pkg:     "services/dispatcher", test: "TestR1TwoDispatchersThatBothLeadCallOnce",
 	},
 	{
+		without: "R1 the version that the reconciler saw",
+		patches: []patch{{"infra/eventlog/append.go", "\tmaps.Copy(header, more)\n", "\t_ = more\n"}},
+		pkg:     "services/reconciler", test: "TestC3StaleSilenceIsDropped",
+	},
+	{
+		without: "R1 the fence under the reconciler's ends",
+		patches: []patch{{"infra/eventlog/append.go", "\tmaps.Copy(header, more)\n", "\t_ = more\n"}},
+		pkg:     "services/reconciler", test: "TestC3StaleEndIsDropped",
+	},
+	{
+		without: "R9 the reconciler's wait before an open start is unknown",
+		patches: []patch{{"services/reconciler/ends.go", "if time.Since(since) < r.set.SuccessorWait || ", "if "}},
+		pkg:     "services/reconciler", test: "TestR9AnOpenStartOfNobodyBecomesUnknown",
+	},
+	{
 		without: "R2 the nonce of a start",
 		patches: []patch{
 			{"services/dispatcher/turn.go", "landed = at.Nonce == s.nonce; landed &&", "landed = true; landed &&"},
