@@ -169,7 +169,7 @@ var mutations = []mutation{
 	},
 	{
 		without: "one id for each customer event",
-		patches: []patch{{"services/notifier/fanout.go", "ID: id[:idLength], Type", "ID: id[:idLength-6] + time.Now().Format(\"150405\"), Type"}},
+		patches: []patch{{"services/notifier/fanout.go", "return id[:idLength], body, true, nil", "return id[:idLength-6] + time.Now().Format(\"150405\"), body, true, nil"}},
 		pkg:     "services/e2e", test: "TestO2ResetConsumersSendNothingTwice",
 	},
 	{
