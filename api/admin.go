@@ -105,6 +105,7 @@ func (a *API) registerAdmin() {
 	a.registerAdminTemplates()
 	a.registerAdminInstances()
 	a.registerAdminIngress()
+	a.registerAdminMessages()
 	a.registerAdminEndpoints()
 	a.registerAdminDeliveries()
 	a.registerAdminPlans()

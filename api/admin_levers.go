@@ -91,9 +91,12 @@ func wordOf(held bool, w presence.Word) *InstanceWord {
 
 // partitionOf gives the partition of an instance.
 func (a *API) partitionOf(instance string) events.Partition {
-	partitions := 0
-	a.ports.Catalog.Read(func(c *catalog.Catalog) { partitions = c.Deployment.Partitions })
-	return events.PartitionOf(instance, partitions)
+	return events.PartitionOf(instance, a.partitions())
+}
+
+func (a *API) partitions() (n int) {
+	a.ports.Catalog.Read(func(c *catalog.Catalog) { n = c.Deployment.Partitions })
+	return n
 }
 
 var leverTexts = map[presence.Lever]string{

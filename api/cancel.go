@@ -86,7 +86,7 @@ func (a *API) cancel(ctx context.Context, in *cancelInput) (*cancelOutput, error
 		return nil, err
 	}
 	caller, _ := ctx.Value(callerKey{}).(Caller)
-	verdicts, err := a.canceler.cancel(ctx, caller.Scope(), ids)
+	verdicts, err := a.canceler.cancel(ctx, caller.Scope(), ids, author{})
 	if err != nil {
 		return nil, err
 	}

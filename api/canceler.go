@@ -61,8 +61,9 @@ func (v *verdicts) set(verdict cancel.Verdict, ids ...string) {
 	}
 }
 
-// cancel gives a verdict for every id: cancel.Canceled, or the reason of a refusal. Its error says that nothing was tried.
-func (c *canceler) cancel(ctx context.Context, scope Scope, ids []string) (map[string]cancel.Verdict, error) {
+// cancel gives a verdict for every id: cancel.Canceled, or the reason of a refusal. Its error says that nothing was tried. by is the
+// operator who cancels, none for a customer.
+func (c *canceler) cancel(ctx context.Context, scope Scope, ids []string, by author) (map[string]cancel.Verdict, error) {
 	ctx, stop := context.WithTimeout(ctx, c.timeout)
 	defer stop()
 	said := &verdicts{of: make(map[string]cancel.Verdict, len(ids))}
@@ -81,14 +82,14 @@ func (c *canceler) cancel(ctx context.Context, scope Scope, ids []string) (map[s
 	}
 	var all sync.WaitGroup
 	for h, messages := range groups {
-		all.Go(func() { c.group(ctx, h.partition, h.instance, messages, said, viewed) })
+		all.Go(func() { c.group(ctx, h.partition, h.instance, messages, by, said, viewed) })
 	}
 	all.Wait()
 	return said.of, nil
 }
 
 // group cancels messages of one instance.
-func (c *canceler) group(ctx context.Context, p events.Partition, instance string, messages []located, said *verdicts, viewed bool) {
+func (c *canceler) group(ctx context.Context, p events.Partition, instance string, messages []located, by author, said *verdicts, viewed bool) {
 	ids := make([]string, len(messages))
 	ms := make([]cancel.Message, len(messages))
 	after := messages[0].after
@@ -123,6 +124,7 @@ func (c *canceler) group(ctx context.Context, p events.Partition, instance strin
 		if !some {
 			return
 		}
+		end.By, end.Note = by.by, by.reason
 		seq, err := c.fence.Append(ctx, p, instance, c.event(p, instance, end, messages), last)
 		switch events.CodeOf(err) {
 		case "":

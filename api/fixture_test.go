@@ -132,25 +132,27 @@ func (s *syncBuffer) String() string {
 
 // fixture is an API over fakes that keep what was appended, behind real HTTP.
 type fixture struct {
-	t        *testing.T
-	catalog  *fakeCatalog
-	log      *fakeLog
-	keyring  *fakeKeyring
-	hasher   fakeHasher
-	views    *fakeViews
-	heads    fakeHeads
-	records  fakeRecords
-	fence    *fakeFence
-	finder   fakeFinder
-	loads    Loads
-	claims   *fakeClaims
-	recall   *fakeRecall
-	reads    fakeReads
-	checks   []Check
-	cfg      Config
-	ports    func(*Ports) // changes them before the start
-	now      time.Time
-	wordsErr error
+	t         *testing.T
+	catalog   *fakeCatalog
+	log       *fakeLog
+	keyring   *fakeKeyring
+	hasher    fakeHasher
+	views     *fakeViews
+	heads     fakeHeads
+	records   fakeRecords
+	fence     *fakeFence
+	finder    fakeFinder
+	loads     Loads
+	claims    *fakeClaims
+	recall    *fakeRecall
+	reads     fakeReads
+	checks    []Check
+	cfg       Config
+	ports     func(*Ports) // changes them before the start
+	now       time.Time
+	originals map[string]events.Recorded // by message id
+	placeErr  error
+	wordsErr  error
 
 	logged   syncBuffer
 	mu       sync.Mutex
@@ -222,7 +224,7 @@ func (f *fixture) start() *fixture {
 		},
 	}
 	ports.Control, ports.Secrets, ports.Eraser = &memoryControl{fakeCatalog: *f.catalog}, memorySecrets{}, &memoryEraser{}
-	ports.Words = fakeWords{f}
+	ports.Words, ports.Originals = fakeWords{f}, fakeOriginals{f}
 	if f.ports != nil {
 		f.ports(&ports)
 	}

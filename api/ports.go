@@ -172,11 +172,12 @@ type Ports struct {
 	// Presence and Quota may be nil: then no bound instance is refused, and plans limit nothing.
 	Presence Presence
 	Quota    Quota
-	// Control, Words, Secrets and Eraser serve the routes of operators; without Control there are none.
-	Control Control
-	Words   Words
-	Secrets Secrets
-	Eraser  Eraser
+	// Control, Words, Originals, Secrets and Eraser serve the routes of operators; without Control there are none.
+	Control   Control
+	Words     Words
+	Originals Originals
+	Secrets   Secrets
+	Eraser    Eraser
 	// Gateway may be nil: then states of numbers are those last known, and none is paired.
 	Gateway Gateway
 	Checks  []Check

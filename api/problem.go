@@ -16,6 +16,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/policy"
 	"pilotstatus.dev/events/presence"
+	"pilotstatus.dev/events/retry"
 )
 
 // Codes of the HTTP edge itself; the others are in package events.
@@ -71,6 +72,12 @@ var problems = map[events.Code]kind{
 	CodeNumberNotFound:            {http.StatusNotFound, "Number not found"},
 	CodeInsufficientScope:         {http.StatusForbidden, "The key lacks a scope"},
 	events.CodeConflict:           {http.StatusConflict, "Not possible as it is now"},
+	retry.CodeSending:             {http.StatusConflict, "The message is being sent"},
+	retry.CodeUnconfirmed:         {http.StatusConflict, "The message may have left"},
+	retry.CodeSent:                {http.StatusConflict, "The message left"},
+	retry.CodeMayHave:             {http.StatusConflict, "The message may have arrived"},
+	retry.CodeEnding:              {http.StatusConflict, "The message is about to end"},
+	CodeCancelRefused:             {http.StatusConflict, "The message is not canceled"},
 	presence.CodePaused:           {http.StatusConflict, "The instance is paused"},
 	CodeAlreadyExists:             {http.StatusConflict, "Already exists"},
 	CodeContentErased:             {http.StatusConflict, "Number and content are erased"},

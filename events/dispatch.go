@@ -142,6 +142,8 @@ type DispatchClosed struct {
 	Reason   string          `json:"reason"`
 	Code     ErrorCode       `json:"code,omitempty"`     // empty when canceled
 	Presumed bool            `json:"presumed,omitempty"` // an attempt is neither proved nor disproved (rule R7)
+	By       string          `json:"by,omitempty"`       // the operator who canceled; empty where it was the customer
+	Note     string          `json:"note,omitempty"`     // what the operator gave as reason
 	Messages []ClosedMessage `json:"messages"`
 }
 

@@ -80,7 +80,7 @@ func samples() map[string]events.Event {
 	}, nil)
 	fenced(events.TypeDispatchClosed, "closed",
 		&events.DispatchClosed{
-			Reason: events.ClosedTimeout, Code: events.FailDeliveryTimeout, Presumed: true,
+			Reason: events.ClosedTimeout, Code: events.FailDeliveryTimeout, Presumed: true, By: "operator-f6", Note: "sent by mistake",
 			Messages: []events.ClosedMessage{{ID: sampleMessage, QueuedSeq: 41}, {ID: "msg_019adfb4c2007a4c8f3e5b6d7e8f9202", QueuedSeq: 44}},
 		}, func(e *events.Envelope) { e.Subject, e.QueuedSeq, e.Attempt = "", 0, 0 })
 	fenced(events.TypeDispatchRestored, "restored",

@@ -115,6 +115,18 @@ func (g *Group) inDoubt(m *Message) bool {
 	return true
 }
 
+// Facts gives what is known of a message up to At: its record, whether it may have left in a part of the log that was lost, and whether
+// every event that decides about it could be read. Nothing is known of one that was not given to NewGroup.
+func (g *Group) Facts(id string) (r message.Record, inDoubt, whole bool) {
+	m := g.byID[id]
+	if m == nil {
+		return nil, false, false
+	}
+	end := m.Record.Summarize().End
+	inDoubt = g.inDoubt(m) && (end == nil || end.Seq > g.restored.seq)
+	return m.Record, inDoubt, !g.broken && len(g.unreadable) == 0 && !m.Unreadable
+}
+
 // Verdict gives what is known of a message; NotFound for one that was not given to NewGroup.
 func (g *Group) Verdict(id string) Verdict {
 	m := g.byID[id]

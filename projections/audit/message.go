@@ -215,6 +215,8 @@ func summary(rec events.Recorded) string {
 		add("code", b.Code)
 		add("presumed", b.Presumed)
 		add("messages", len(b.Messages))
+		add("by", b.By)
+		say("note", b.Note)
 	case *events.DispatchRestored:
 		add("upTo", b.UpTo)
 		add("by", b.By)

@@ -91,6 +91,23 @@ func TestMessageByEachOfItsIDs(t *testing.T) {
 	}
 }
 
+// Operators name a message by its id alone, whoever's it is; other ids of it name nothing there.
+func TestPlaceOfAMessage(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgtest.Database(t))
+	log := sample(t)
+	project(t, pool, log)
+	v := views.New(pool)
+	if at, err := v.Place(t.Context(), log.ID(1)); err != nil || at != (events.Position{Partition: 9, Sequence: 1}) {
+		t.Errorf("%v, %v", at, err)
+	}
+	for _, id := range []string{"", "none", "3EB002", "cor_" + log.ID(1)[4:], "a\x00b"} {
+		if at, err := v.Place(t.Context(), id); events.CodeOf(err) != events.CodeNotFound {
+			t.Errorf("%q: %v, %v", id, at, err)
+		}
+	}
+}
+
 func TestErasedContentIsGone(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgtest.Database(t))

@@ -47,7 +47,7 @@ func (s apiSecrets) Ingress(ctx context.Context, in events.Instance) (events.Ing
 // serveAPI serves customers and operators at one address, or operators at one of their own.
 func (a *App) serveAPI(ctx context.Context, cfg api.Config, ports api.Ports, log *eventlog.Log) (err error) {
 	ports.Control, ports.Secrets, ports.Eraser = apiControl{a.p.feed, log}, apiSecrets{a.p.secrets}, a.p.keys
-	ports.Words = apiWords{log}
+	ports.Words, ports.Originals = apiWords{log}, apiOriginals{a.views(), log}
 	ports.Gateway = apiGateway{a.p.secrets, a.p.cfg.NumberLimit}
 	cfg.AllowLoopback = a.p.cfg.AllowLoopbackEndpoints
 	if a.p.cfg.AdminAddr != "" {

@@ -8,6 +8,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/presence"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/projections/views"
 )
 
 // apiWords asks the leader of the log what was said of an instance: of each word the newest is enough.
@@ -31,4 +32,18 @@ func (w apiWords) Now(ctx context.Context, p events.Partition, instance string) 
 		s = s.Apply(rec)
 	}
 	return s, nil
+}
+
+// apiOriginals finds messages of any tenant.
+type apiOriginals struct {
+	views *views.Views
+	log   *eventlog.Log
+}
+
+func (o apiOriginals) Place(ctx context.Context, id string) (events.Position, error) {
+	return o.views.Place(ctx, id)
+}
+
+func (o apiOriginals) Event(ctx context.Context, at events.Position) (events.Recorded, error) {
+	return o.log.Get(ctx, events.EventsStream(at.Partition), at.Sequence)
 }

@@ -34,6 +34,7 @@ type commands struct {
 	Projections  projectionsCmd `cmd:"" help:"Rebuild the views."`
 	Audit        auditCmd       `cmd:"" help:"Ask the log: about one message, or whether all of it is whole."`
 	Instance     instanceCmd    `cmd:"" help:"An operator's word for an instance."`
+	Message      messageCmd     `cmd:"" help:"An operator's word for one message."`
 	Admin        adminCmd       `cmd:"" help:"Make the first operator's key; import from an older system."`
 	Version      versionCmd     `cmd:"" help:"Print the version."`
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/google/uuid"
 )
 
 // operatorAPI reaches the operators' API of a running Pilot: who pulls a lever is known by the key.
@@ -110,4 +111,53 @@ type instanceShowCmd struct {
 // Run prints its settings and its state.
 func (c *instanceShowCmd) Run(s *session) error {
 	return c.do(s, http.MethodGet, "instances/"+url.PathEscape(c.Instance), nil)
+}
+
+// messageCmd is an operator's word for one message.
+type messageCmd struct {
+	Show   messageShowCmd   `cmd:"" help:"Show a message of any tenant: state, attempts, events. Without Postgres: pilot audit message."`
+	Retry  messageRetryCmd  `cmd:"" help:"Try a message again: its next attempt now, or a new message for one that ended. Refused unless the last outcome had no effect."`
+	Cancel messageCancelCmd `cmd:"" help:"Cancel a message that has not begun to leave."`
+}
+
+type messageShowCmd struct {
+	operatorAPI `embed:""`
+	ID          string `arg:"" help:"Message id."`
+}
+
+// Run prints a message.
+func (c *messageShowCmd) Run(s *session) error {
+	return c.do(s, http.MethodGet, "messages/"+url.PathEscape(c.ID), nil)
+}
+
+type messageRetryCmd struct {
+	operatorAPI    `embed:""`
+	ID             string `arg:"" help:"Message id."`
+	Reason         string `required:"" help:"Why: kept in the log for ever."`
+	Force          bool   `help:"Take the risk that it arrives twice, where the refusal says forceable. On record."`
+	IdempotencyKey string `help:"Names this retry for its repeats; drawn when empty, and printed with an error."`
+}
+
+// Run retries, and prints what came of it.
+func (c *messageRetryCmd) Run(s *session) error {
+	key := c.IdempotencyKey
+	if key == "" {
+		key = uuid.NewString()
+	}
+	err := c.do(s, http.MethodPost, "messages/"+url.PathEscape(c.ID)+"/retry", map[string]bool{"force": c.Force}, "X-Reason", c.Reason, "Idempotency-Key", key)
+	if err != nil {
+		return fmt.Errorf("%w; to repeat this very retry: --idempotency-key %s", err, key)
+	}
+	return nil
+}
+
+type messageCancelCmd struct {
+	operatorAPI `embed:""`
+	ID          string `arg:"" help:"Message id."`
+	Reason      string `required:"" help:"Why: kept in the log for ever."`
+}
+
+// Run cancels.
+func (c *messageCancelCmd) Run(s *session) error {
+	return c.do(s, http.MethodPost, "messages/"+url.PathEscape(c.ID)+"/cancel", nil, "X-Reason", c.Reason)
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/services/cli"
 	"pilotstatus.dev/services/demo"
 )
@@ -92,5 +94,52 @@ func TestLeversOfAnInstance(t *testing.T) {
 	p.awaitStatus(waits, "READ")
 	if _, err := p.run("instance", "pause", "none", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
 		t.Errorf("an instance that is not: %v", err)
+	}
+}
+
+// An operator cancels and retries messages by commands: the next attempt of one that waits, a new message for one that ended, refused
+// for one that left, and forced, on record, for one that may have.
+func TestLeversOfAMessage(t *testing.T) {
+	t.Parallel()
+	p := newPulls(t)
+	id := demo.OwnInstanceID
+	p.must("", "instance", "pause", id, "--reason", "hold")
+	first := p.send("levers: canceled, then sent")
+	p.must(`"status": "CANCELED"`, "message", "cancel", first, "--reason", "wrong price")
+	p.awaitStatus(first, "CANCELED")
+	p.must("", "instance", "resume", id, "--reason", "go on")
+	out := p.must(`"outcome": "new_message"`, "message", "retry", first, "--reason", "the price was right", "--idempotency-key", "once")
+	var made struct {
+		MessageID string `json:"messageId"`
+	}
+	if err := json.Unmarshal([]byte(out), &made); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitStatus(made.MessageID, "READ")
+	if again := p.must("", "message", "retry", first, "--reason", "the price was right", "--idempotency-key", "once"); again != out {
+		t.Errorf("a repeat: %s, first %s", again, out)
+	}
+	if p.ledger("levers: canceled") != 1 {
+		t.Errorf("left %d times", p.ledger("levers: canceled"))
+	}
+	p.must(`"retryOf": "`+first, "message", "show", made.MessageID)
+	shown := p.must(`"retriedAs": "`+made.MessageID, "message", "show", first)
+	for _, want := range []string{"wrong price", "the price was right", "operator:ana"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("%q is not shown: %s", want, shown)
+		}
+	}
+	p.refused("RETRY_ALREADY_SENT", "message", "retry", made.MessageID, "--reason", "again", "--force")
+	p.refused("CANCEL_REFUSED", "message", "cancel", made.MessageID, "--reason", "late")
+
+	p.fault(evolutionsim.Fault{Kind: "hang", When: "before", TextContains: "levers: lost", Times: 1})
+	lost := p.send("levers: lost")
+	p.await(lost, "UNCONFIRMED", func(m map[string]any) bool { return m["stage"] == "UNCONFIRMED" })
+	p.refused("RETRY_UNCONFIRMED", "message", "retry", lost, "--reason", "the customer waits")
+	p.must(`"mayArriveTwice": true`, "message", "retry", lost, "--reason", "not on the phone", "--force")
+	p.awaitStatus(lost, "READ")
+	story := p.must("not on the phone", "message", "show", lost)
+	if p.ledger("levers: lost") != 1 || !strings.Contains(story, `"forced": true`) {
+		t.Errorf("left %d times: %s", p.ledger("levers: lost"), story)
 	}
 }
