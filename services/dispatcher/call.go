@@ -45,6 +45,9 @@ func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.
 	if res.NumberRefused {
 		a.secondForm(limited, client, inst, c.Digits, number, &out)
 	}
+	if res.ForeignJID { // what was resolved may no longer be so
+		a.numbers.forget(c.Digits)
+	}
 	a.p.d.set.fail(&out)
 	out.dueAt = a.dueAt(j, out)
 	return out

@@ -5,53 +5,12 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/recipient"
 	"pilotstatus.dev/infra/evolution"
 )
-
-// numbers remembers what the number check said, per instance, for all its turns.
-type numbers struct {
-	ttl  time.Duration
-	mu   sync.Mutex
-	seen map[string]resolved
-}
-
-type resolved struct {
-	number string // digits to send to
-	jid    string // empty when the check gave none
-	at     time.Time
-}
-
-// maxNumbers bounds the memory of one instance; when it is full it starts again.
-const maxNumbers = 10_000
-
-func newNumbers(ttl time.Duration) *numbers { return &numbers{ttl: ttl, seen: map[string]resolved{}} }
-
-func (n *numbers) get(digits string) (resolved, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	r, ok := n.seen[recipient.Canonical(digits)]
-	return r, ok && time.Since(r.at) < n.ttl
-}
-
-func (n *numbers) put(digits string, r resolved) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.seen) >= maxNumbers {
-		clear(n.seen)
-	}
-	n.seen[recipient.Canonical(digits)] = r
-}
-
-func (n *numbers) forget(digits string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.seen, recipient.Canonical(digits))
-}
 
 type numberVerdict uint8
 

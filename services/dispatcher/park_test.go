@@ -271,3 +271,42 @@ func TestALimitHoldsTheInstance(t *testing.T) {
 		t.Errorf("the other message tried after %s", wait)
 	}
 }
+
+// C1 5 and 10: an instance that lost WhatsApp, or that its gateway has not loaded, parks by its first answer, fails nothing, and sends
+// when it is there again.
+func TestC1AnInstanceThatIsNotThereParksAndResumes(t *testing.T) {
+	t.Parallel()
+	yes, no, open, connecting := true, false, "open", "connecting"
+	for name, c := range map[string]struct{ gone, back evolutionsim.Change }{
+		evolution.CauseConnectionClosed: {evolutionsim.Change{State: &connecting}, evolutionsim.Change{State: &open}},
+		evolution.CauseNotLoaded:        {evolutionsim.Change{Unloaded: &yes}, evolutionsim.Change{Unloaded: &no, State: &open}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			change := func(c evolutionsim.Change) {
+				if err := r.sim.ChangeInstance(simName, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			change(c.gone)
+			set := quick()
+			set.SkipNumbers = true // the check would keep a message back before its call
+			r.run(set)
+			var ids []string
+			for range 5 {
+				ids = append(ids, r.accept(order{text: "later", class: events.ClassUtility}))
+			}
+			eventually(t, "park", func() bool { return len(r.parks()) > 0 }, func() string { return r.story(ids[0]) })
+			before := r.sim.Stats().Requests
+			eventually(t, "probes", func() bool { return r.sim.Stats().Requests >= before+2 }, nil)
+			if p := r.parks(); len(p) != 1 || p[0] != instanceID+" "+events.ParkInstance+" "+name || r.total(events.TypeDispatchStarted) != 1 {
+				t.Errorf("parks %v, %d starts", p, r.total(events.TypeDispatchStarted))
+			}
+			change(c.back)
+			for _, id := range ids {
+				r.awaitStage(id, events.StageDispatched)
+			}
+		})
+	}
+}
