@@ -8,6 +8,7 @@
 //   - privacy_test.go: no personal data where it does not belong
 //   - disposable_test.go: consumers and their state deleted or reset
 //   - nats_outage_test.go, disk_full_test.go, postgres_outage_test.go, gateway_outage_test.go: each neighbour away, slow, full or flapping
+//   - dispatchers_test.go: dispatchers in processes of their own, restarted and killed
 //   - cluster_test.go, quorum_test.go: three servers; a leader lost, a quorum lost, a leader cut off while sending
 package e2e
 
@@ -50,6 +51,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	t     *testing.T
 	cfg   app.Config
+	roles []app.Role // of this process
 	app   *app.App
 	sim   *evolutionsim.Server
 	stage *demo.Stage
@@ -101,6 +103,12 @@ func newRig(t *testing.T, options ...func(*app.Config)) *rig {
 // newRigBehind is newRig with something between Pilot and the gateway: front gets the gateway's URL and gives the one to use.
 func newRigBehind(t *testing.T, front func(gateway string) string, options ...func(*app.Config)) *rig {
 	t.Helper()
+	return newRigOf(t, app.Roles(), front, options...)
+}
+
+// newRigOf is newRigBehind with some of the roles only.
+func newRigOf(t *testing.T, roles []app.Role, front func(gateway string) string, options ...func(*app.Config)) *rig {
+	t.Helper()
 	cfg := quick(t)
 	for _, o := range options {
 		o(&cfg)
@@ -113,7 +121,7 @@ func newRigBehind(t *testing.T, front func(gateway string) string, options ...fu
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
-	r := &rig{t: t, cfg: cfg, logs: &logs{}, sim: sim}
+	r := &rig{t: t, cfg: cfg, roles: roles, logs: &logs{}, sim: sim}
 	r.start()
 	gateway := sim.URL()
 	if front != nil {
@@ -145,7 +153,7 @@ func (r *rig) logger() zerolog.Logger {
 
 func (r *rig) start() {
 	r.t.Helper()
-	a, err := app.Start(r.t.Context(), r.cfg, app.Roles(), r.logger())
+	a, err := app.Start(r.t.Context(), r.cfg, r.roles, r.logger())
 	if err != nil {
 		r.t.Fatal(err)
 	}
