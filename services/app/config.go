@@ -77,7 +77,9 @@ type Config struct {
 	Quiet          time.Duration   `help:"Pause of an instance after an attempt without an answer." default:"60s" env:"PILOT_QUIET"`
 	ProbeEvery     time.Duration   `help:"How often a parked instance is probed." default:"5s" env:"PILOT_PROBE_EVERY"`
 	FailOn         []string        `help:"Answers that fail a message instead of parking the sender until it can be used again: ${enum}." enum:"unauthorized,instance_unknown,license_required" env:"PILOT_FAIL_ON"`
-	LaneCap        int             `help:"Most lane consumers of one partition." default:"250" env:"PILOT_LANE_CAP"`
+	LaneCap        int             `help:"Most lane consumers of one partition, of all dispatchers together." default:"250" env:"PILOT_LANE_CAP"`
+	LeaseTTL       time.Duration   `name:"lease-ttl" help:"After which the others take a dispatcher that says nothing for gone; whole seconds." default:"3s" env:"PILOT_LEASE_TTL"`
+	FoldGrace      time.Duration   `help:"How long a dispatcher goes on folding a partition that two others fold." default:"30s" env:"PILOT_FOLD_GRACE"`
 	HookTimeout    time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
 	HookWaits      []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`
 	HookDisable    int             `name:"hook-disable-after" help:"Deliveries in a row that end without success after which a customer's endpoint is switched off; below 0 never." default:"20" env:"PILOT_HOOK_DISABLE_AFTER"`
@@ -131,6 +133,7 @@ func (c Config) Validate() error {
 	}
 	complain(c.HookDisable == 0, "--hook-disable-after is not 0: below 0 switches no endpoint off")
 	complain(c.LaneCap < 0, "--lane-cap is not negative")
+	complain(c.LeaseTTL < time.Second || c.LeaseTTL%time.Second != 0 || c.FoldGrace <= 0, "--lease-ttl is a whole number of seconds, --fold-grace is positive")
 	complain(c.SuccessorWait <= c.SendLimit, "--successor-wait is longer than --send-limit: a call may be under way until then")
 	complain(len(c.LookUps) == 0, "--look-ups names at least one age")
 	for i, d := range c.LookUps {
@@ -174,7 +177,7 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("absent_after", c.AbsentAfter).Stringer("absent_apart", c.AbsentApart).Strs("after_absence", c.AfterAbsence).
 		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
-		Int("lane_cap", c.LaneCap).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Int("hook_disable_after", c.HookDisable).Stringer("receipts_grace", c.ReceiptsGrace).
+		Int("lane_cap", c.LaneCap).Stringer("lease_ttl", c.LeaseTTL).Stringer("fold_grace", c.FoldGrace).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Int("hook_disable_after", c.HookDisable).Stringer("receipts_grace", c.ReceiptsGrace).
 		Stringer("reconcile_every", c.ReconcileEvery).Stringer("ack_overdue", c.AckOverdue).Stringer("delivery_window", c.DeliveryWindow).
 		Stringer("ask_for", c.AskFor).Stringer("ends_margin", c.EndsMargin).
 		Int("snapshot_every", c.SnapshotEvery).Stringer("snapshot_max_age", c.SnapshotMaxAge).Stringer("witness_every", c.WitnessEvery).

@@ -23,10 +23,10 @@ func TestConfigGivesEveryComplaintAtOnce(t *testing.T) {
 		t.Fatalf("the defaults do not hold: %v", err)
 	}
 	c.Partitions, c.SuccessorWait, c.LookUps, c.Replicas = 300, time.Second, []time.Duration{2, 1}, 3
-	c.IngestURL, c.LaneCap = "::", -1
+	c.IngestURL, c.LaneCap, c.LeaseTTL = "::", -1, 1500*time.Millisecond
 	c.AbsentAfter, c.AfterAbsence = time.Second, []string{"NEWS"}
 	err = c.Validate()
-	for _, flag := range []string{"--partitions", "--successor-wait", "--look-ups", "--replicas", "--ingest-url", "--lane-cap", "--absent-after", "--after-absence"} {
+	for _, flag := range []string{"--partitions", "--successor-wait", "--look-ups", "--replicas", "--ingest-url", "--lane-cap", "--lease-ttl", "--absent-after", "--after-absence"} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("no word of %s in %v", flag, err)
 		}

@@ -94,7 +94,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 	d := dispatcher.New(dispatcher.Config{
 		Settings: dispatcher.Settings{
 			ID: processID(), Rules: cfg.rules(), Budget: cfg.IntentBudget, CallLimit: cfg.SendLimit, SuccessorWait: cfg.SuccessorWait,
-			LookUps: cfg.LookUps, Absence: absence.Rules{After: cfg.AbsentAfter, Apart: cfg.AbsentApart}, ProbeEvery: cfg.ProbeEvery, FailOn: cfg.FailOn, LaneCap: cfg.LaneCap, SkipNumbers: cfg.SkipNumbers,
+			LookUps: cfg.LookUps, Absence: absence.Rules{After: cfg.AbsentAfter, Apart: cfg.AbsentApart}, ProbeEvery: cfg.ProbeEvery, FailOn: cfg.FailOn, LaneCap: cfg.LaneCap, LeaseTTL: cfg.LeaseTTL, FoldGrace: cfg.FoldGrace, SkipNumbers: cfg.SkipNumbers,
 			SnapshotEvery: cfg.SnapshotEvery, SnapshotMaxAge: cfg.SnapshotMaxAge, WitnessEvery: cfg.WitnessEvery,
 			RestoredWait: cfg.RestoredWait, Accept: accept,
 		},

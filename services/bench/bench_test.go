@@ -84,6 +84,37 @@ func TestFiguresOfTheCatalog(t *testing.T) {
 	}
 }
 
+// Two dispatchers in processes of their own: at rest they use next to nothing, after a kill the other one goes on in time, and an
+// orderly stop makes nobody wait for a lease to run out.
+func TestFiguresOfTwoDispatchers(t *testing.T) { // not parallel: it sets the environment
+	if testing.Short() {
+		t.Skip("real processes take seconds")
+	}
+	t.Setenv(asPilot, "1")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	args := []string{"bench", "--figures", "resting,failover", "--resting", "20", "--instances", "10", "--clients", "4"}
+	if err := cli.Run(ctx, args, "test", &out, &errs); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
+	}
+	figures := map[string]float64{}
+	for line := range strings.Lines(out.String()) {
+		var f bench.Figure
+		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Value < 0 || f.Unit == "" {
+			t.Errorf("line %q: %v", line, err)
+		}
+		figures[f.Name] = f.Value
+	}
+	for name, most := range map[string]float64{
+		"resting_rss": 500, "resting_cpu": 50, "resting_goroutines": 400, "failover_p50": 5000, "failover_max": 7000, "restart_p50": 2500, "restart_max": 5000,
+	} {
+		if v, ok := figures[name]; !ok || v > most {
+			t.Errorf("figure %s: %v", name, v)
+		}
+	}
+}
+
 func TestMemoryOfThisProcess(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
