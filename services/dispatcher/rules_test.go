@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -150,7 +151,9 @@ func answerLate(t *testing.T, f evolutionsim.Fault) (*rig, string) {
 	set.LookUps = []time.Duration{time.Minute}
 	r.run(set)
 	id := r.accept(order{text: "slow answer"})
-	eventually(t, "started", func() bool { return r.count(id, events.TypeDispatchStarted) == 1 }, nil)
+	eventually(t, "the gateway has the request", func() bool { // before, the last check would stop it
+		return !slices.ContainsFunc(r.sim.Faults(), func(f evolutionsim.Fault) bool { return f.Kind == "delay" && f.Times > 0 })
+	}, nil)
 	r.successor(id, events.TypeDispatchUnknown, "unknown", &events.DispatchUnknown{Cause: "owner_gone"})
 	return r, id
 }
