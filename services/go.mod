@@ -16,6 +16,7 @@ require (
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.25.0
+	pgregory.net/rapid v1.3.0
 	pilotstatus.dev/api v0.0.0
 	pilotstatus.dev/events v0.0.0
 	pilotstatus.dev/infra v0.0.0
