@@ -27,9 +27,9 @@ func (a *actor) conclude(ctx context.Context, r lookupResult) {
 	var proofs []proof
 	var gone []absentee
 	a.mu.Lock()
-	busy := a.busySlots(r.asked)
+	now := a.suspects()
 	for _, g := range r.groups {
-		if busy[g.suspects[0].slot] {
+		if !g.settle(now, r) {
 			continue
 		}
 		found, free := g.attribute(a.q.Bound)
@@ -38,7 +38,7 @@ func (a *actor) conclude(ctx context.Context, r lookupResult) {
 	}
 	a.mu.Unlock()
 	for _, p := range proofs {
-		if !p.s.ghost {
+		if !p.s.ghost && !p.s.open {
 			a.prove(ctx, p.s, p.row.KeyID)
 			a.mismatch(ctx, p)
 		}
@@ -48,19 +48,17 @@ func (a *actor) conclude(ctx context.Context, r lookupResult) {
 	}
 }
 
-// busySlots are the slots in which a start is open, or an attempt became unknown that was not asked about: a row of such a recipient
-// may be its. A recipient has one slot for ever. The caller holds a.mu.
-func (a *actor) busySlots(asked []suspect) map[uint8]bool {
-	busy := map[uint8]bool{}
-	for _, e := range a.q.Open() {
-		busy[e.Lane.Slot] = true
-	}
-	for _, s := range a.suspects() {
-		if !slices.ContainsFunc(asked, s.same) {
-			busy[s.slot] = true
+// settle leaves out of a group what was under way when it was asked about and is settled by now: its row is known. It is false while
+// the rows may be of a start that nobody asked about, since it began meanwhile in the slot of this recipient, who has one slot for ever.
+func (g *sameText) settle(now []suspect, r lookupResult) bool {
+	slot := g.suspects[0].slot
+	for _, s := range now {
+		if s.slot == slot && s.startSeq > r.seq && s.startSeq <= g.seq && !slices.ContainsFunc(r.asked, s.same) {
+			return false
 		}
 	}
-	return busy
+	g.suspects = slices.DeleteFunc(g.suspects, func(s suspect) bool { return s.open && !slices.ContainsFunc(now, s.same) })
+	return len(g.suspects) > 0
 }
 
 // attribute gives the rows to the suspects. A row with the id that a suspect chose is its. The others are told apart by nothing but

@@ -31,6 +31,7 @@ type suspect struct {
 	binding bool   // it was accepted; only its gateway id is missing
 	held    bool   // it may have left in a part of the log that was lost
 	ghost   bool   // its message has ended: a row may be its, but it is not proved any more
+	open    bool   // its call is under way: a row may be its, and its answer will say so
 
 	// Only of an attempt that may be found absent: the last one of a message that is not over.
 	unknownSeq uint64 // of its dispatch.unknown; 0 for any other
@@ -40,6 +41,7 @@ type suspect struct {
 
 type lookupResult struct {
 	asked    []suspect
+	seq      uint64 // of the fenced group when asked was listed: what began later is not among them
 	groups   []*sameText
 	restored bool // it is about what a restore has made doubtful
 	saves    bool // the gateway shows what is known to have left
@@ -55,11 +57,11 @@ func (a *actor) lookUp(ctx context.Context) {
 	now := a.p.d.set.Now()
 	due := false
 	a.mu.Lock()
-	all := a.suspects()
+	all, seq := a.suspects(), a.q.GroupSequence()
 	a.mu.Unlock()
 	live := map[string]bool{}
 	for _, s := range all {
-		if s.ghost {
+		if s.ghost || s.open {
 			continue
 		}
 		live[s.message.ID] = true
@@ -89,6 +91,7 @@ func (a *actor) lookUp(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, lookUpRounds*a.p.d.set.LookUpLimit)
 		defer cancel()
 		r, err := a.lookAt(bounded, inst, all)
+		r.seq = seq
 		if err != nil { // what was answered before counts
 			a.log.Warn().Err(err).Int("attempts", len(all)).Int("answered", len(r.groups)).Msg("look-up")
 		}
@@ -101,22 +104,28 @@ const (
 	lookUpRounds = 10   // limits of one answer that a whole look-up may take
 )
 
-// suspects lists the attempts of the instance that may have left without our knowing their gateway id, oldest first. The
-// caller holds a.mu.
+// suspects lists the attempts of the instance that may have left without our knowing their gateway id, oldest first: also those
+// under way. The caller holds a.mu.
 func (a *actor) suspects() []suspect {
 	var out []suspect
-	for _, e := range append(a.q.Unknown(), a.q.Ghosts()...) {
+	seen := map[string]bool{}
+	for _, e := range slices.Concat(a.q.Unknown(), a.q.Ghosts(), a.q.Open()) {
+		if seen[e.ID] {
+			continue
+		}
+		seen[e.ID] = true
 		sum := e.Summary()
 		for i, at := range sum.Attempts {
 			unbound := e.Unbound() && at.State == message.AttemptAccepted
-			if at.State != message.AttemptUnknown && !unbound {
+			if at.State != message.AttemptUnknown && at.State != message.AttemptOpen && !unbound {
 				continue
 			}
 			s := suspect{
 				message: events.ClosedMessage{ID: e.ID, QueuedSeq: e.QueuedSeq}, tenant: e.Lane.Tenant, slot: e.Lane.Slot, attempt: i + 1,
 				since: at.StartedAt, nonce: at.Nonce, chosen: at.Chosen, binding: unbound, ghost: e.Ghost(), startSeq: at.StartSeq,
+				open: at.State == message.AttemptOpen,
 			}
-			if i+1 == len(sum.Attempts) && !sum.Settled() && !at.Absent {
+			if !s.open && i+1 == len(sum.Attempts) && !sum.Settled() && !at.Absent {
 				s.unknownSeq = unknownSeq(e.Record, i+1)
 			}
 			out = append(out, s)

@@ -98,7 +98,7 @@ func (a *actor) lookUpRestored(ctx context.Context) {
 	}
 	a.mu.Lock()
 	chunk := a.heldChunk()
-	all := append(a.suspects(), chunk...)
+	all, seq := append(a.suspects(), chunk...), a.q.GroupSequence()
 	known := a.q.NewestBound()
 	a.mu.Unlock()
 	inst, ok := a.p.d.instance(a.id)
@@ -110,7 +110,7 @@ func (a *actor) lookUpRestored(ctx context.Context) {
 	a.p.wg.Go(func() {
 		bounded, cancel := context.WithTimeout(ctx, a.p.d.set.LookUpLimit)
 		defer cancel()
-		r := lookupResult{restored: true, asked: all}
+		r := lookupResult{restored: true, asked: all, seq: seq}
 		var err error
 		if r.saves, err = a.saves(bounded, inst, known); err == nil {
 			r.groups, err = a.ask(bounded, inst, all)
@@ -183,10 +183,11 @@ func (a *actor) saves(ctx context.Context, inst events.Instance, known string) (
 func (a *actor) concludeRestored(ctx context.Context, r lookupResult) {
 	var proofs []proof
 	a.mu.Lock()
-	busy := a.busySlots(r.asked)
+	now := a.suspects()
 	free := 0
 	for _, g := range r.groups {
 		g.rows = slices.DeleteFunc(g.rows, func(row evolution.Record) bool { return a.q.Bound(row.KeyID) })
+		settled := g.settle(now, r)
 		switch {
 		case len(g.rows) == 0 && g.complete && r.saves:
 			for _, s := range g.suspects {
@@ -195,7 +196,7 @@ func (a *actor) concludeRestored(ctx context.Context, r lookupResult) {
 					free++
 				}
 			}
-		case len(g.rows) >= len(g.suspects) && !busy[g.suspects[0].slot]:
+		case len(g.rows) >= len(g.suspects) && settled:
 			for i, s := range g.suspects {
 				if s.held {
 					proofs = append(proofs, proof{s, g.rows[i], g.number})

@@ -17,6 +17,7 @@ type sameText struct {
 	number, text string
 	suspects     []suspect // oldest first
 	from, to     time.Time // before the first question and after the last answer
+	seq          uint64    // of the fenced group after the last answer: what began later has no row among these
 
 	rows      []evolution.Record // with the text, or the very id that a suspect chose; oldest first
 	strangers []evolution.Record // with another text, or under another name of the recipient: they prove nothing, and are to be explained
@@ -100,6 +101,9 @@ func (a *actor) find(ctx context.Context, client *evolution.Client, inst events.
 	}
 	g.take(all, others)
 	g.complete, g.to = complete, a.p.d.set.Now()
+	a.mu.Lock()
+	g.seq = a.q.GroupSequence() // a start is folded before it is called (rule R4)
+	a.mu.Unlock()
 	return nil
 }
 
