@@ -111,15 +111,15 @@ func (p *partition) atRest() bool {
 func TestRollingRestartPausesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	run := func(id string) (*Dispatcher, func()) {
-		set := quick()
-		set.ID = id
+	run := func(set Settings) (*Dispatcher, func()) {
 		d, stop := r.run(set)
-		eventually(t, id+" works", d.Leading, nil)
+		eventually(t, set.ID+" works", d.Leading, nil)
 		return d, stop
 	}
-	_, stopA := run("a-1")
-	_, stopB := run("b-1")
+	set := quick()
+	set.ID = "a-1"
+	a, stopA := run(set)
+	b, stopB := run(named(quick(), a.set.ID, false)) // each owns the instance when it is stopped
 	var mu sync.Mutex
 	var ids []string
 	over, load := make(chan struct{}), sync.WaitGroup{}
@@ -140,9 +140,10 @@ func TestRollingRestartPausesNothing(t *testing.T) {
 	})
 	eventually(t, "some left", func() bool { return r.ledger("rolling") > 5 }, nil)
 	stopA()
-	run("a-2")
+	a, _ = run(named(quick(), b.set.ID, false))
+	awaitOwner(t, b)
 	stopB()
-	run("b-2")
+	run(named(quick(), a.set.ID, false))
 	n := r.ledger("rolling")
 	eventually(t, "some more left", func() bool { return r.ledger("rolling") > n+5 }, nil)
 	close(over)

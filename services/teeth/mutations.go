@@ -132,6 +132,21 @@ var mutations = []mutation{
 		pkg:     "services/app", test: "TestGuard",
 	},
 	{
+		without: "P3 the ends that an owner does not make",
+		patches: []patch{{"services/dispatcher/ownership.go", "if a.busy() && !a.owned() && a.overdue() {", "if a.busy() && !a.owned() && a.overdue() && a.owned() {"}},
+		pkg:     "services/dispatcher", test: "TestP3AnEndIsMadeThoughItsOwnerDoesNothing",
+	},
+	{
+		without: "a dispatcher's word taken back at a stop",
+		patches: []patch{{"services/dispatcher/membership.go", "\tdefer m.withdraw(ctx)\n", ""}},
+		pkg:     "services/dispatcher", test: "TestRollingRestartPausesNothing",
+	},
+	{
+		without: "a member that has heard its own word",
+		patches: []patch{{"services/dispatcher/membership.go", "case me.Beat == m.heard: // nothing new: another one spoke", "case me.Beat == 0:"}},
+		pkg:     "services/dispatcher", test: "TestMembersSpeakOnceASecond",
+	},
+	{
 		without: "the place of a mark: the event that is there",
 		patches: []patch{{"infra/snapshots/check.go", "\tcase err == nil && rec.ID == m.EventID:\n", "\tcase err == nil && (rec.ID == m.EventID || rec.ID != \"\"):\n"}},
 		pkg:     "infra/snapshots", test: "TestCheck",
