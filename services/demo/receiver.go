@@ -30,11 +30,11 @@ type Receiver struct {
 	url    string
 	done   chan struct{}
 
-	mu       sync.Mutex
-	secret   string
-	hooks    []Hook
-	refused  int
-	verified map[string]bool
+	mu      sync.Mutex
+	secret  string
+	hooks   []Hook
+	refused int
+	told    map[string]int // by webhook-id
 }
 
 // maxHooks bounds what a receiver keeps.
@@ -46,7 +46,7 @@ func StartReceiver(ctx context.Context, addr string, log zerolog.Logger) (*Recei
 	if err != nil {
 		return nil, fmt.Errorf("start receiver: %w", err)
 	}
-	r := &Receiver{log: log, url: "http://" + l.Addr().String() + "/hooks", done: make(chan struct{}), verified: map[string]bool{}}
+	r := &Receiver{log: log, url: "http://" + l.Addr().String() + "/hooks", done: make(chan struct{}), told: map[string]int{}}
 	r.server = &http.Server{
 		Handler: http.HandlerFunc(r.receive), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
@@ -82,6 +82,13 @@ func (r *Receiver) Hooks() (hooks []Hook, refused int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Hook(nil), r.hooks...), r.refused
+}
+
+// Told counts the verified requests under a webhook-id: more than one when an answer was lost, or a delivery was replayed.
+func (r *Receiver) Told(webhookID string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told[webhookID]
 }
 
 func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
@@ -121,9 +128,10 @@ func (r *Receiver) take(body []byte, h http.Header) error {
 		return fmt.Errorf("decode: %w", err)
 	}
 	hook := Hook{ID: h.Get("webhook-id"), Event: p.Event, MessageID: p.Data.InternalMessageID, Status: p.Data.Status}
-	if !r.verified[hook.ID] && len(r.hooks) < maxHooks {
-		r.verified[hook.ID] = true
-		r.hooks = append(r.hooks, hook)
+	if r.told[hook.ID] > 0 || len(r.hooks) < maxHooks {
+		if r.told[hook.ID]++; r.told[hook.ID] == 1 {
+			r.hooks = append(r.hooks, hook)
+		}
 	}
 	r.log.Info().Str("event", hook.Event).Str("message", hook.MessageID).Str("webhook_id", hook.ID).Msg("webhook verified")
 	return nil
