@@ -104,6 +104,7 @@ func (r *rig) share(ctx context.Context) (keys []string, err error) {
 	inst := events.Instance{
 		ID: sharedID, TenantID: events.PlatformTenant, Name: instanceID(1), DisplayName: sharedID, GatewayURL: r.sim.URL(), Shared: true,
 		Concurrency: 1, MaxConcurrency: 1,
+		Pace: events.Pace{RatePerMinute: 600, Costs: map[events.Category]float64{events.Utility: 0}}, // free for what is sent here
 	}
 	var e error
 	if inst.GatewayKey, e = c.Secrets.Seal(ctx, sharedID, []byte(r.sim.APIKey())); e != nil {
