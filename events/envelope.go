@@ -31,6 +31,7 @@ const (
 	HeaderDueAt        = "ce-dueat"
 	HeaderCalled       = "ce-called"
 	HeaderGatewayID    = "ce-gatewayid"
+	HeaderTextHash     = "ce-texthash"
 	HeaderTraceParent  = "ce-traceparent"
 )
 
@@ -52,6 +53,7 @@ type Envelope struct {
 	DueAt        time.Time // of deferred: when the next attempt is due
 	Called       bool      // of deferred: a call was made
 	GatewayID    string    // WhatsApp key id
+	TextHash     string    // of started, where a repeated last message is suppressed: keyed hashes of recipient and content
 	TraceParent  string    // W3C trace context
 }
 
@@ -91,6 +93,7 @@ func (e Envelope) headers(s Spec, dedupID string) map[string][]string {
 		set(HeaderCalled, strconv.FormatBool(e.Called))
 	}
 	set(HeaderGatewayID, e.GatewayID)
+	set(HeaderTextHash, e.TextHash)
 	set(HeaderTraceParent, e.TraceParent)
 	return h
 }
@@ -135,7 +138,7 @@ func readEnvelope(h map[string][]string) (Envelope, error) {
 		DeliverAt: at(HeaderDeliverAt), DeliverUntil: at(HeaderDeliverUntil),
 		Attempt: int(num(HeaderAttempt, 16)), Nonce: own(HeaderNonce),
 		Prev: num(HeaderPrev, 64), QueuedSeq: num(HeaderQueuedSeq, 64), DueAt: at(HeaderDueAt),
-		GatewayID: own(HeaderGatewayID), TraceParent: own(HeaderTraceParent),
+		GatewayID: own(HeaderGatewayID), TextHash: own(HeaderTextHash), TraceParent: own(HeaderTraceParent),
 	}
 	switch get(HeaderCalled) {
 	case "", "false":

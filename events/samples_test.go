@@ -64,7 +64,10 @@ func samples() map[string]events.Event {
 	key := func(e *events.Envelope) { e.GatewayID = "3EB0C431C26A1916E07E" }
 	fenced(events.TypeDispatchStarted, "started",
 		&events.DispatchStarted{Call: "sendButtons", BudgetMS: 2000, LimitMS: 15000, JIDHash: "j-0123456789abcdef"},
-		func(e *events.Envelope) { key(e); e.Nonce, e.DeliverUntil = "n-77aa", at(3_660_000) })
+		func(e *events.Envelope) {
+			key(e)
+			e.Nonce, e.DeliverUntil, e.TextHash = "n-77aa", at(3_660_000), "0123456789abcdef.fedcba9876543210"
+		})
 	fenced(events.TypeDispatchAccepted, "accepted",
 		&events.DispatchAccepted{HTTPStatus: 201, ElapsedMS: 412, Timestamp: 1795953601, Anomaly: events.AnomalyJIDMismatch}, key)
 	fenced(events.TypeDispatchRefused, "refused",

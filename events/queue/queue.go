@@ -64,6 +64,7 @@ type Queue struct {
 
 	doubt doubt
 	pace  pace
+	said  []saying         // by sequence
 	taken map[string]uint8 // slots of the messages that turns of this process are busy with; no part of the state
 
 	ix index
@@ -218,6 +219,7 @@ func (q *Queue) applyFact(rec events.Recorded) {
 			e.Record = next
 			e.sum = next.Summarize()
 			q.notePace(e)
+			q.noteSaid(e, rec, f.Kind)
 			q.adopt(e)
 			q.reindex(e)
 		}
@@ -249,6 +251,7 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 	q.ix.waiting.prune(len(q.entries))
 	q.ix.deadlines.prune(len(q.entries))
 	q.trimBound()
+	q.trimSaid()
 }
 
 // boundLimit is how many gateway ids are kept before the old ones are let go.

@@ -36,6 +36,7 @@ type Rules struct {
 	PresumedAfter time.Duration               // after deliverUntil, an attempt still unknown is presumed to have failed
 	Quiet         time.Duration               // no start after an attempt without an answer (breaker)
 	AgingTurns    int                         // a waiting class has a turn in any so many, or in as many as classes wait when that is more
+	Suppress      time.Duration               // the last message to a recipient is not said again within it
 	BindWindow    time.Duration               // how long an acceptance without a key id is looked up
 	Pace          events.Pacing               // the bucket of the instance; zero: unpaced
 	Stopped       bool                        // an operator has stopped sending for all: nothing starts
@@ -57,6 +58,7 @@ func DefaultRules() Rules {
 		PresumedAfter: 10 * time.Minute,
 		Quiet:         60 * time.Second,
 		AgingTurns:    10,
+		Suppress:      10 * time.Minute,
 		BindWindow:    10 * time.Minute,
 	}
 }

@@ -25,7 +25,7 @@ var ErrState = errors.New("not a state of a queue of this version")
 
 // Blank reports that the queue remembers nothing: a new one answers the same.
 func (q *Queue) Blank() bool {
-	return len(q.entries)+len(q.bound)+len(q.pace.taken) == 0 && q.chain.blank() &&
+	return len(q.entries)+len(q.bound)+len(q.pace.taken)+len(q.said) == 0 && q.chain.blank() &&
 		max(q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.unparked, q.wide, q.doubt.seq) == 0 &&
 		q.left.IsZero()
 }
@@ -49,6 +49,7 @@ func (q *Queue) AppendState(b []byte) []byte {
 	w.time(q.doubt.since)
 	w.chain(&q.chain)
 	w.pace(&q.pace)
+	w.said(q.said)
 	ids := make([]string, 0, len(q.bound))
 	for id := range q.bound {
 		ids = append(ids, id)
@@ -96,6 +97,7 @@ func DecodeState(b []byte, rules Rules) (*Queue, error) {
 	q.doubt = doubt{upTo: r.uint(), seq: r.uint(), since: r.time()}
 	q.chain = r.chain()
 	q.pace = r.pace()
+	q.said = r.said()
 	for range r.count(2) {
 		id := r.text()
 		q.bound[id] = r.time()

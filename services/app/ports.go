@@ -127,6 +127,13 @@ func (k dispatchKeys) HashJID(ctx context.Context, tenant, jid string) (string, 
 	return k.keys.Hash(ctx, tenant, receipts.PurposeJID, []byte(jid))
 }
 
+// purposeText keeps hashes of what is said apart from those of addresses.
+const purposeText = "last-message"
+
+func (k dispatchKeys) HashText(ctx context.Context, tenant, text string) (string, error) {
+	return k.keys.Hash(ctx, tenant, purposeText, []byte(text))
+}
+
 // source feeds the projector from the log.
 type source struct{ log *eventlog.Log }
 

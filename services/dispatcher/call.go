@@ -38,7 +38,7 @@ func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.
 		})
 	} else {
 		res = client.SendText(sending, evolution.Text{
-			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview, MessageID: s.chosen, TraceParent: c.trace, Check: check,
+			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview && j.lane.Class.Category() != events.OTP, MessageID: s.chosen, TraceParent: c.trace, Check: check,
 		})
 	}
 	out := outcome{verdict: res.Verdict, result: res, called: res.Wrote, elapsed: time.Since(at), alert: res.Alert}

@@ -18,6 +18,7 @@ type content struct {
 	events.Payload
 	trace     string // W3C trace context of the message
 	recipient string // its keyed hash
+	again     bool   // an operator sends it once more
 	done      func() // lets the lane bring its next message
 }
 
@@ -41,7 +42,7 @@ func (a *actor) content(ctx context.Context, j job) (content, bool) {
 		return content{}, false
 	}
 	body, _ := rec.Body.(*events.MessageQueued)
-	return content{Payload: p, trace: rec.TraceParent, recipient: body.RecipientHash, done: done}, true
+	return content{Payload: p, trace: rec.TraceParent, recipient: body.RecipientHash, again: body.RetryOf != "", done: done}, true
 }
 
 // parkedKeyFor is how long a message whose key cannot be read waits before it is tried again.

@@ -34,6 +34,7 @@ type Keys interface {
 	OpenPayload(ctx context.Context, tenant, messageID string, s events.Sealed) ([]byte, error)
 	OpenSecret(ctx context.Context, entity string, s events.Sealed) ([]byte, error)
 	HashJID(ctx context.Context, tenant, jid string) (string, error)
+	HashText(ctx context.Context, tenant, text string) (string, error)
 }
 
 // Dispatcher folds the partitions that are its own to fold, and runs the actors of the instances that it owns.

@@ -14,7 +14,9 @@ type Metrics struct {
 	waited   *prometheus.HistogramVec
 	calls    prometheus.Histogram
 	held     *prometheus.CounterVec
-	absent   prometheus.Counter
+
+	suppressed prometheus.Counter
+	absent     prometheus.Counter
 
 	members prometheus.Gauge
 	parts   *prometheus.GaugeVec
@@ -65,6 +67,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		gateways: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_gateways_parked", Help: "Gateways that are unusable: every instance behind them waits.",
 		}),
+		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_suppressed_total", Help: "Messages that were not sent because the last one to their recipient said the same.",
+		}),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_partition_stopped", Help: "1 while nothing is sent because the log cannot be followed or trusted.",
 		}, []string{"partition"}),
@@ -73,7 +78,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.absent, m.members, m.parts, m.working, m.gateways, m.stopped, m.snapshots)
+		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.suppressed, m.absent, m.members, m.parts, m.working, m.gateways, m.stopped, m.snapshots)
 	}
 	return m
 }

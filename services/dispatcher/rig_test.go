@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -52,6 +54,11 @@ func (plainKeys) OpenSecret(_ context.Context, _ string, s events.Sealed) ([]byt
 
 func (plainKeys) HashJID(_ context.Context, tenant, jid string) (string, error) {
 	return tenant + " knows " + jid, nil
+}
+
+func (plainKeys) HashText(_ context.Context, tenant, text string) (string, error) {
+	sum := sha256.Sum256([]byte(tenant + text))
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // fixedCatalog holds instances only.

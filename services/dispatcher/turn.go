@@ -25,6 +25,10 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	if a.optedOut(ctx, j, content.recipient) {
 		return
 	}
+	said, ok := a.textHash(ctx, inst, j, content)
+	if !ok || a.suppressed(ctx, j, said) {
+		return
+	}
 	client, err := a.p.d.gateways.client(ctx, inst)
 	if err != nil {
 		a.log.Error().Err(err).Msg("open gateway")
@@ -45,7 +49,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	case numberFine:
 	}
 	failpoint.Hit("dispatcher.before_intent")
-	s := a.start(ctx, j, callOf(content), a.jidHash(ctx, inst, number), chooseID(client, callOf(content)))
+	s := a.start(ctx, j, said, callOf(content), a.jidHash(ctx, inst, number), chooseID(client, callOf(content)))
 	if s == nil {
 		return
 	}
@@ -82,14 +86,14 @@ func (s *intent) age(now time.Time) time.Duration {
 }
 
 // start appends the intent and reads the tail up to it. nil means that no call may follow now.
-func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash, chosen string) *intent {
+func (a *actor) start(ctx context.Context, j job, said string, call evolution.Call, jidHash, chosen string) *intent {
 	s := &intent{job: j, nonce: newID(), chosen: chosen}
 	set := a.p.d.set
 	a.p.own.Store(s.nonce, struct{}{})
 	defer a.p.own.Delete(s.nonce)
 	ev := a.event(events.TypeDispatchStarted, "started", j.message(), j.lane.Tenant, j.attempt,
 		&events.DispatchStarted{Call: string(call), BudgetMS: set.Budget.Milliseconds(), LimitMS: set.CallLimit.Milliseconds(), JIDHash: jidHash})
-	ev.Nonce, ev.GatewayID, ev.DeliverUntil = s.nonce, s.chosen, j.deliverUntil
+	ev.Nonce, ev.GatewayID, ev.DeliverUntil, ev.TextHash = s.nonce, s.chosen, j.deliverUntil, said
 	bounded, cancel := context.WithTimeout(ctx, set.Budget)
 	defer cancel()
 	started := false
@@ -102,6 +106,9 @@ func (a *actor) start(ctx context.Context, j job, call evolution.Call, jidHash, 
 			return decision{}
 		}
 		if e, ok := q.Entry(j.id); !ok || e.NextAttempt() != j.attempt || q.MayStart(j.id, now) != queue.HoldNone {
+			return decision{}
+		}
+		if repeats(q, j, said, now) { // the next turn says so
 			return decision{}
 		}
 		s.begun, ev.Time = now, now.UTC()

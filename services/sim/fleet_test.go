@@ -40,6 +40,10 @@ func (k keys) HashJID(ctx context.Context, tenant, jid string) (string, error) {
 	return k.w.keys.Hash(ctx, tenant, receipts.PurposeJID, []byte(jid))
 }
 
+func (k keys) HashText(ctx context.Context, tenant, text string) (string, error) {
+	return k.w.keys.Hash(ctx, tenant, "last-message", []byte(text))
+}
+
 // life is one dispatcher from its start to its end.
 type life struct {
 	nc     *nats.Conn
