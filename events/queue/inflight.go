@@ -1,5 +1,11 @@
 package queue
 
+import (
+	"time"
+
+	"pilotstatus.dev/events"
+)
+
 // Take keeps a message, and its slot, from being chosen while a turn is busy with it: from the choice on, before the log knows of a
 // start. It counts as an open start. It is no event, so it is forgotten on load; whoever takes gives back with Release.
 func (q *Queue) Take(id string) {
@@ -54,3 +60,29 @@ func (q *Queue) MayCall(id string) bool {
 
 // openSeq is the sequence of the open start.
 func (e *Entry) openSeq() uint64 { return e.sum.Attempts[e.sum.Open()-1].StartSeq }
+
+// Overtaken reports that a message of a higher category is held by nothing but the turn that is busy with id and has not started it.
+func (q *Queue) Overtaken(id string, now time.Time) bool {
+	e, ok := q.Entry(id)
+	slot, taken := q.taken[id]
+	if !ok || !taken || e.sum.Open() > 0 {
+		return false
+	}
+	q.advance(now)
+	free := q.held(now) == HoldNone
+	delete(q.taken, id)
+	defer func() { q.taken[id] = slot }()
+	if free || q.held(now) != HoldNone {
+		return false
+	}
+	may := func(o *Entry) Hold { return q.mayStart(o, now) }
+	for _, class := range events.Classes() {
+		if class.Category() == e.Category() {
+			break
+		}
+		if c := q.ix.ready[class]; c != nil && c.head(may, &q.ix.aside, q.rules.weight) != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -159,3 +159,41 @@ func TestP5NoMoreCallsThanTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// A turn that has not started gives way to a higher category that waits for nothing but it.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		calls int
+		tell  func(p *tape)
+		want  bool
+	}{
+		"nothing else":               {1, func(*tape) {}, false},
+		"a code":                     {1, func(p *tape) { p.queued(msg{id: "o", class: events.ClassOTP, slot: 1}) }, true},
+		"a code of the same slot":    {3, func(p *tape) { p.queued(msg{id: "o", class: events.ClassOTP}) }, false},
+		"a code with room beside it": {2, func(p *tape) { p.queued(msg{id: "o", class: events.ClassOTP, slot: 1}) }, false},
+		"a code that is not due":     {1, func(p *tape) { p.queued(msg{id: "o", class: events.ClassOTP, slot: 1, deliverAt: after(60)}) }, false},
+		"an urgent one":              {1, func(p *tape) { p.queued(msg{id: "u", class: events.ClassUtilityUrgent, slot: 1}) }, false},
+		"a lower one":                {1, func(p *tape) { p.queued(msg{id: "m", class: events.ClassMarketing, slot: 1}) }, false},
+		"it has started": {1, func(p *tape) {
+			p.queued(msg{id: "o", class: events.ClassOTP, slot: 1})
+			p.started("me", 1)
+		}, false},
+		"paused": {1, func(p *tape) {
+			p.queued(msg{id: "o", class: events.ClassOTP, slot: 1})
+			p.instance("paused")
+		}, false},
+	} {
+		p := newTape()
+		p.queued(msg{id: "me"})
+		c.tell(p)
+		q := p.queue(concurrent(c.calls))
+		if q.Overtaken("me", p.now) {
+			t.Errorf("%s: no turn is busy with it", name)
+		}
+		q.Take("me")
+		if got := q.Overtaken("me", p.now); got != c.want || q.Taken() != 1 {
+			t.Errorf("%s: %v, %d taken", name, got, q.Taken())
+		}
+	}
+}

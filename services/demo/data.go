@@ -75,8 +75,9 @@ func Ensure(ctx context.Context, c Control, t Target) (*Keys, error) {
 	for _, tpl := range templates() {
 		w.missing(events.KindTemplate, tpl.ID, func(version uint64) { define(&w, events.KindTemplate, tpl.ID, tpl, version) })
 	}
+	noTyping := false // as the pace: a demonstration is fast
 	w.instance(SharedInstanceID, t, events.Instance{
-		TenantID: events.PlatformTenant, Shared: true, Name: SharedName, DisplayName: "Pilot", Number: SharedNumber,
+		TenantID: events.PlatformTenant, Shared: true, Typing: &noTyping, Name: SharedName, DisplayName: "Pilot", Number: SharedNumber,
 	})
 	w.instance(OwnInstanceID, t, events.Instance{TenantID: TenantID, Name: OwnName, DisplayName: "Acme", Number: OwnNumber})
 	w.missing(events.KindKey, LiveKeyID, func(uint64) {

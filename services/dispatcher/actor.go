@@ -25,13 +25,14 @@ type actor struct {
 
 	endMargin time.Duration // after which an end of an instance of another is made here
 
-	mu sync.Mutex // guards q, mine, flying, holds, probeAt and probes
+	mu sync.Mutex // guards q and what stands up to probes
 	q  *queue.Queue
 	// mine holds the nonces of starts of this life that no turn is busy with and that were not called.
 	mine map[string]bool
 	// flying holds the nonces of starts that a turn is busy with, from before they are published until their outcome is in the log.
 	flying  map[string]bool
-	holds   *holds // brought to q
+	typed   map[string]bool // messages for which somebody types, or typed before their turn gave way
+	holds   *holds          // brought to q
 	probeAt time.Time
 	probes  int // in a row that did not end what holds it
 
@@ -57,7 +58,7 @@ type actor struct {
 func newActor(p *partition, id string) *actor {
 	return &actor{
 		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
-		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, flying: map[string]bool{}, kicks: make(chan struct{}, 1),
+		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, flying: map[string]bool{}, typed: map[string]bool{}, kicks: make(chan struct{}, 1),
 		appending: make(chan struct{}, 1), lanes: newLanes(), seen: map[string]time.Time{}, lookups: map[string]*lookup{},
 		endMargin: p.d.set.EndMargin + time.Duration(p.d.draw()*float64(p.d.set.EndMargin)/2),
 		results:   make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),

@@ -219,6 +219,7 @@ type order struct {
 	recipient string // its hash
 	instance  string // instanceID when empty
 	slot      uint8
+	preview   bool
 }
 
 // accept appends a queued event, as the API does, and gives the message id.
@@ -243,7 +244,7 @@ func (r *rig) accept(o order) string {
 	if o.content != nil {
 		c = *o.content
 	}
-	raw, err := json.Marshal(events.Payload{Destination: "+" + o.number, Digits: o.number, Content: c})
+	raw, err := json.Marshal(events.Payload{Destination: "+" + o.number, Digits: o.number, Content: c, LinkPreview: o.preview})
 	if err != nil {
 		r.t.Fatal(err)
 	}

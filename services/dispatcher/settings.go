@@ -47,6 +47,7 @@ type Settings struct {
 	EndMargin   time.Duration // after which an end is made by who does not own the instance, up to half of it later; 2 s
 	SkipNumbers bool          // do not ask the number check before a first send
 	NumberTTL   time.Duration // of a resolved number; 24 h
+	TypingRune  time.Duration // how long somebody is seen to type each character, where the instance wants it; 50 ms
 
 	SnapshotEvery  int           // events of a partition from one snapshot to the next; 50,000
 	SnapshotMaxAge time.Duration // after which fewer are enough; 10 min
@@ -87,6 +88,7 @@ func (s Settings) withDefaults() Settings {
 		{&s.FoldGrace, 30 * time.Second},
 		{&s.EndMargin, 2 * time.Second},
 		{&s.NumberTTL, 24 * time.Hour},
+		{&s.TypingRune, 50 * time.Millisecond},
 		{&s.SnapshotMaxAge, 10 * time.Minute},
 		{&s.LoadsEvery, time.Second},
 		{&s.WitnessEvery, 5 * time.Second},

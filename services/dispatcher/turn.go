@@ -48,6 +48,9 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		return
 	case numberFine:
 	}
+	if !a.typing(ctx, client, inst, j, content, number.number) {
+		return
+	}
 	failpoint.Hit("dispatcher.before_intent")
 	s := a.start(ctx, j, said, callOf(content), a.jidHash(ctx, inst, number), chooseID(client, callOf(content)))
 	if s == nil {
@@ -55,6 +58,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	}
 	failpoint.Hit("dispatcher.after_intent")
 	defer a.landed(s.nonce)
+	a.untype(j.id)
 	out := a.call(ctx, client, inst, s, content, number.number)
 	failpoint.Hit("dispatcher.before_outcome")
 	a.settle(ctx, inst, j, s, out)

@@ -1,0 +1,152 @@
+package dispatcher
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolutionsim"
+)
+
+// tap keeps what goes to the gateway, request by request.
+type tap struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (p *tap) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	return &tapped{Conn: c, tap: p}, err
+}
+
+type tapped struct {
+	net.Conn
+	tap *tap
+}
+
+func (c *tapped) Write(b []byte) (int, error) {
+	c.tap.mu.Lock()
+	c.tap.all = append(c.tap.all, string(bytes.Clone(b)))
+	c.tap.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+// calls gives the sends and presences, in order, that name a text or a number.
+func (p *tap) calls(name string) (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.all {
+		if !strings.Contains(r, name) {
+			continue
+		}
+		for _, call := range []string{"sendPresence", "sendText"} {
+			if strings.Contains(r, "/"+call+"/") {
+				out = append(out, call)
+			}
+		}
+	}
+	return out
+}
+
+func withTap(t *testing.T) (*rig, *tap) {
+	t.Helper()
+	r, p := newRig(t), &tap{}
+	r.dial = p.dial
+	return r, p
+}
+
+// shared makes the instance the platform's, fast.
+func (r *rig) shared() {
+	r.t.Helper()
+	inst := r.instance()
+	inst.Shared, inst.TenantID, inst.Pace = true, events.PlatformTenant, events.Pace{RatePerMinute: 60_000}
+	r.catalog.define(inst)
+}
+
+// On a shared number somebody is seen to type before a message comes, and not before a code; on an own one where it is set. The
+// gateway's answer does not matter.
+func TestSomebodyTypesBeforeAMessageComes(t *testing.T) {
+	t.Parallel()
+	r, p := withTap(t)
+	r.shared()
+	r.run(quick())
+	typed := func(o order, number string, want string) {
+		t.Helper()
+		o.number = number
+		id := r.accept(o)
+		r.awaitStage(id, events.StageDispatched)
+		if got := strings.Join(p.calls(number[4:]), " "); got != want {
+			t.Errorf("%s: %s, want %s", o.text, got, want)
+		}
+	}
+	utility := order{class: events.ClassUtility, text: "typed."}
+	typed(utility, "5511988887701", "sendPresence sendText")
+	typed(order{text: "1234"}, "5511988887702", "sendText")
+	r.fault(evolutionsim.Fault{Kind: "answer", Call: "sendPresence", Status: 400, Body: `["Error: Connection Closed"]`, Times: 1})
+	typed(utility, "5511988887703", "sendPresence sendText")
+	own := r.instance()
+	r.catalog.define(own)
+	typed(utility, "5511988887704", "sendText")
+	on := true
+	own.Typing = &on
+	r.catalog.define(own)
+	typed(utility, "5511988887705", "sendPresence sendText")
+	retried := order{class: events.ClassUtility, text: "later.", number: "5511988887706"}
+	r.fault(evolutionsim.Fault{Kind: "answer", Status: 429, Body: `{"status":429}`, TextContains: "later.", Times: 1})
+	typed(retried, "5511988887706", "sendPresence sendText sendText")
+}
+
+// A code that comes while somebody types for another message goes before it, within the look of a tenth of a second and a call; the
+// other gives way once.
+func TestACodeDoesNotWaitForTyping(t *testing.T) {
+	t.Parallel()
+	r, p := withTap(t)
+	r.shared()
+	set := quick()
+	set.TypingRune = time.Hour // as long as it may
+	r.run(set)
+	r.awaitStage(r.accept(order{text: "0000", number: "5511988887700"}), events.StageDispatched)
+	slow := r.accept(order{class: events.ClassUtility, text: "slowly typed.", number: "5511988887701"})
+	eventually(t, "somebody types", func() bool { return len(p.calls("88887701")) == 1 }, nil)
+	code := r.accept(order{text: "1234", number: "5511988887702"})
+	v := r.awaitStage(code, events.StageDispatched)
+	s, _ := r.state(code)
+	if wait := s.Record[0].At.Sub(s.Queued.At); wait > typingMost/2 {
+		t.Errorf("the code waited for %s: %+v", wait, v)
+	}
+	r.awaitStage(slow, events.StageDispatched)
+	if got := strings.Join(p.calls("88887701"), " "); got != "sendPresence sendText" {
+		t.Errorf("the other: %s", got)
+	}
+}
+
+// C1 case 25: the gateway fetches a preview of a link before it sends; a code does not wait for that, whatever was accepted.
+func TestC1Case25NoLinkPreviewForCodes(t *testing.T) {
+	t.Parallel()
+	r, p := withTap(t)
+	r.run(quick())
+	previewed := func(o order) bool {
+		o.preview = true
+		r.awaitStage(r.accept(o), events.StageDispatched)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, call := range p.all {
+			if strings.Contains(call, o.text) {
+				return !strings.Contains(call, `"linkPreview":false`)
+			}
+		}
+		t.Fatalf("%s was not sent", o.text)
+		return false
+	}
+	if previewed(order{text: "1234 https-one"}) {
+		t.Error("a code has a preview")
+	}
+	if !previewed(order{text: "see https-two", class: events.ClassUtility}) {
+		t.Error("the other has none: nothing was tried")
+	}
+}
