@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"container/heap"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -163,7 +164,7 @@ func (q *Queue) paceWake(now time.Time) (wake time.Time) {
 		return time.Time{}
 	}
 	for class, c := range q.ix.ready {
-		if !c.waits() {
+		if !c.live() {
 			continue
 		}
 		if t := q.PacedUntil(class.Category()); t.After(now) && (wake.IsZero() || t.Before(wake)) {
@@ -171,6 +172,21 @@ func (q *Queue) paceWake(now time.Time) (wake time.Time) {
 		}
 	}
 	return wake
+}
+
+// live reports whether anything is ready that is not stale.
+func (c *classQueue) live() bool {
+	for _, t := range c.tenants {
+		for _, l := range t.lanes {
+			for p, ok := l.top(); ok; p, ok = l.top() {
+				if p.ver == p.e.ver {
+					return true
+				}
+				heap.Pop(l)
+			}
+		}
+	}
+	return false
 }
 
 func (w *writer) pace(p *pace) {

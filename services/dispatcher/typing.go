@@ -30,16 +30,18 @@ func (a *actor) typing(ctx context.Context, client *evolution.Client, inst event
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- client.SendPresence(ctx, inst.Name, number, "composing", d) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := client.SendPresence(ctx, inst.Name, number, "composing", d); err != nil {
+			a.log.Debug().Err(err).Str("message", j.id).Msg("typing not shown")
+		}
+	}()
 	tick := time.NewTicker(typingLook)
 	defer tick.Stop()
 	for {
 		select {
-		case err := <-done:
-			if err != nil {
-				a.log.Debug().Err(err).Str("message", j.id).Msg("typing not shown")
-			}
+		case <-done:
 			return true
 		case <-tick.C:
 			a.mu.Lock()
