@@ -29,10 +29,13 @@ func (r *rebuild) change(ctx context.Context) (old string, held time.Duration, e
 	}
 	// What came during the comparison is read before anybody is held off for the rest.
 	at, err := r.liveAt(ctx, r.admin, "")
-	if err != nil {
-		return "", 0, err
+	if err == nil {
+		err = r.addUnbegun(ctx, at)
 	}
-	if err := r.meet(ctx, at); err != nil {
+	if err == nil {
+		err = r.meet(ctx, at)
+	}
+	if err != nil {
 		return "", 0, err
 	}
 	hold, cancel := context.WithTimeout(ctx, r.cfg.HoldLimit)
@@ -112,6 +115,22 @@ func (r *rebuild) liveAt(ctx context.Context, q querier, lock string) (map[event
 		return nil, fmt.Errorf("read the live checkpoints: %w", err)
 	}
 	return at, nil
+}
+
+// addUnbegun adds the end of the log for the partitions that the live view has not begun: there is no projector that goes on with them
+// for sure.
+func (r *rebuild) addUnbegun(ctx context.Context, at map[events.Partition]uint64) error {
+	for _, p := range r.cfg.Partitions {
+		if at[p] > 0 {
+			continue
+		}
+		last, err := r.cfg.Source.Last(ctx, p)
+		if err != nil {
+			return fmt.Errorf("read the end of the log: %w", err)
+		}
+		at[p] = last
+	}
+	return nil
 }
 
 // meet takes the new view to where the live one is.
