@@ -13,6 +13,7 @@ type Start struct {
 	Entry   *Entry
 	Attempt int
 	Fresh   bool // first attempt: a lane may already hold its body
+	Claimed bool // a class before it waits: it is its guaranteed turn
 }
 
 // Next chooses who is next: the class that goes first, unless another has waited for its guaranteed turn; inside a class the tenants
@@ -60,6 +61,11 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 			heads = append(heads, candidate{class: class, head: e, passed: q.ix.passed[class]})
 		}
 	}
+	first := slices.IndexFunc(heads, func(c candidate) bool { return !c.paced })
+	if first < 0 {
+		return Start{}, false
+	}
+	highest := heads[first].class
 	pick, ok := q.pick(heads, may)
 	if !ok {
 		return Start{}, false
@@ -71,7 +77,7 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 	}
 	q.ix.passed[pick.class] = 0
 	q.ix.ready[pick.class].took(pick.head.Lane.Tenant, q.rules.weight)
-	return Start{Entry: pick.head, Attempt: pick.head.NextAttempt(), Fresh: len(pick.head.sum.Attempts) == 0}, true
+	return Start{Entry: pick.head, Attempt: pick.head.NextAttempt(), Fresh: len(pick.head.sum.Attempts) == 0, Claimed: pick.class != highest}, true
 }
 
 // candidate is a class of which something may start.

@@ -20,6 +20,7 @@ type job struct {
 	attempt      int
 	counted      int // attempts that used up the budget before this one
 	fresh        bool
+	claimed      bool // it is the guaranteed turn of its class
 	deliverUntil time.Time
 	acceptedAt   time.Time
 }
@@ -27,7 +28,7 @@ type job struct {
 func newJob(s queue.Start) job {
 	e := s.Entry
 	return job{
-		id: e.ID, queuedSeq: e.QueuedSeq, lane: e.Lane, attempt: s.Attempt, counted: e.Summary().Counted(), fresh: s.Fresh,
+		id: e.ID, queuedSeq: e.QueuedSeq, lane: e.Lane, attempt: s.Attempt, counted: e.Summary().Counted(), fresh: s.Fresh, claimed: s.Claimed,
 		deliverUntil: e.DeliverUntil, acceptedAt: e.AcceptedAt,
 	}
 }

@@ -19,7 +19,7 @@ const (
 
 // typing shows the recipient that somebody types, where the instance wants that: before the intent, so that it takes nothing of the
 // time of a call; best effort, before the first attempt only, and never for a code. false: something of a higher category came
-// meanwhile, and this turn gives way. It does not type again then, so that it gives way once.
+// meanwhile, and this turn gives way. It does not type again then, so that it gives way once; in the guaranteed turn of its class it does not.
 func (a *actor) typing(ctx context.Context, client *evolution.Client, inst events.Instance, j job, c content, number string) bool {
 	if !inst.Types() || !j.fresh || j.lane.Class.Category() == events.OTP || a.hasTyped(j.id) {
 		return true
@@ -45,7 +45,7 @@ func (a *actor) typing(ctx context.Context, client *evolution.Client, inst event
 			return true
 		case <-tick.C:
 			a.mu.Lock()
-			gives := a.q.Overtaken(j.id, a.p.d.set.Now())
+			gives := !j.claimed && a.q.Overtaken(j.id, a.p.d.set.Now())
 			a.mu.Unlock()
 			if gives {
 				stop()
