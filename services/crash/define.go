@@ -22,6 +22,32 @@ const (
 
 func instanceID(i int) string { return fmt.Sprintf("crash-%d", i) }
 
+// calls is how many calls an instance may make at once: the second half of them three.
+func calls(i int) int {
+	if i >= instances/2 {
+		return 3
+	}
+	return 1
+}
+
+// allowed gives the calls at once of an instance by its id.
+func allowed(instance string) int {
+	for i := range instances {
+		if instanceID(i) == instance {
+			return calls(i)
+		}
+	}
+	return 1
+}
+
+// callsInAll is how many calls may be under way at a time, over all instances.
+func callsInAll() (n int) {
+	for i := range instances {
+		n += calls(i)
+	}
+	return n
+}
+
 // define writes the tenant, its endpoint, and unpaced instances with a key each.
 func (d *deployment) define(ctx context.Context) error {
 	c := d.platform.Control()
@@ -61,7 +87,7 @@ func (d *deployment) define(ctx context.Context) error {
 func (d *deployment) defineInstance(ctx context.Context, log control.Appender, secrets control.Secrets, author control.Author, i int) (uint64, error) {
 	id := instanceID(i)
 	inst := events.Instance{
-		ID: id, TenantID: tenant, Name: id, DisplayName: id, Number: fmt.Sprintf("551190000%04d", i), GatewayURL: d.sim, Concurrency: 1, MaxConcurrency: 1,
+		ID: id, TenantID: tenant, Name: id, DisplayName: id, Number: fmt.Sprintf("551190000%04d", i), GatewayURL: d.sim, Concurrency: calls(i), MaxConcurrency: calls(i),
 	}
 	var err error
 	if inst.GatewayKey, err = secrets.Seal(ctx, id, []byte(simKey)); err != nil {

@@ -32,7 +32,9 @@ const (
 	window        = 25 * time.Second
 	presumedAfter = time.Second
 	partitions    = 2
-	snapshotEvery = 10 // events: each trial passes several
+	ackOverdue    = time.Second
+	endsMargin    = 4 * time.Second // dispatchers have them first
+	snapshotEvery = 10              // events: each trial passes several
 )
 
 // deployment is everything of one seed. This process holds the NATS server and the customer's receiver, and follows the log;
@@ -105,7 +107,7 @@ func deploy(ctx context.Context, binary, dir string) (_ *deployment, err error) 
 		return nil, err
 	}
 	d.load = newLoad("http://"+d.api, d.keys)
-	for _, name := range []string{"projector", "correlator", "notifier", "dispatcher-1", "dispatcher-2", "ingest", "api"} {
+	for _, name := range []string{"projector", "correlator", "notifier", "dispatcher-1", "dispatcher-2", "reconciler", "ingest", "api"} {
 		if err := d.start(ctx, name, ""); err != nil {
 			return nil, err
 		}
@@ -115,6 +117,16 @@ func deploy(ctx context.Context, binary, dir string) (_ *deployment, err error) 
 
 // start runs a role and waits until it is up. The role is the name up to a hyphen.
 func (d *deployment) start(ctx context.Context, name, arm string) error {
+	p, err := d.launch(name, arm)
+	if err != nil {
+		return err
+	}
+	_, err = p.await(ctx, `"message":"started"`, 30*time.Second)
+	return err
+}
+
+// launch runs a role, and does not wait.
+func (d *deployment) launch(name, arm string) (*process, error) {
 	role, _, _ := strings.Cut(name, "-")
 	d.starts[name]++
 	p, err := spawn(d.binary, d.dir, fmt.Sprintf("%s.%d", name, d.starts[name]), arm, role,
@@ -123,14 +135,23 @@ func (d *deployment) start(ctx context.Context, name, arm string) error {
 		"--http-addr", d.api, "--ingest-addr", d.ingest, "--allow-loopback-endpoints", "--burst-rate=-1",
 		"--intent-budget", budget.String(), "--send-limit", callLimit.String(), "--successor-wait", successorWait.String(),
 		"--look-ups", "200ms,600ms", "--absent-after", absentAfter.String(), "--absent-apart", absentApart.String(), "--quiet", "100ms", "--presumed-after", presumedAfter.String(), "--probe-every", "500ms",
-		"--hook-waits", "500ms,1s,2s,5s", "--receipts-grace", "2s", "--snapshot-every", fmt.Sprint(snapshotEvery), "--log-level", "info", "--log-format", "json",
+		"--reconcile-every", "500ms", "--ack-overdue", ackOverdue.String(), "--ends-margin", endsMargin.String(), "--hook-waits", "500ms,1s,2s,5s", "--receipts-grace", "2s", "--snapshot-every", fmt.Sprint(snapshotEvery), "--log-level", "info", "--log-format", "json",
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.procs[name], d.lives = p, append(d.lives, p)
-	_, err = p.await(ctx, `"message":"started"`, 30*time.Second)
-	return err
+	return p, nil
+}
+
+// leave ends a process in order, where it runs.
+func (d *deployment) leave(ctx context.Context, name string) error {
+	p := d.procs[name]
+	if p == nil {
+		return nil
+	}
+	delete(d.procs, name)
+	return p.stop(ctx)
 }
 
 func (d *deployment) startSim(ctx context.Context) error {
@@ -165,7 +186,7 @@ func (d *deployment) followLog(ctx context.Context) {
 }
 
 // order is in which processes are ended: those that bring work first.
-var order = []string{"api", "dispatcher-1", "dispatcher-2", "ingest", "correlator", "notifier", "projector", "evolutionsim"}
+var order = []string{"api", "dispatcher-1", "dispatcher-2", visitor, "reconciler", "ingest", "correlator", "notifier", "projector", "evolutionsim"}
 
 // close ends everything, processes that hang as well.
 func (d *deployment) close(ctx context.Context) error {
@@ -225,10 +246,13 @@ func freeAddr(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// of lists the running processes of a role.
+// visitor is a third dispatcher that joins and leaves.
+const visitor = "dispatcher-3"
+
+// of lists the processes of a role that always run.
 func of(role string) []string {
 	return slices.DeleteFunc(slices.Clone(order), func(name string) bool {
 		r, _, _ := strings.Cut(name, "-")
-		return r != role
+		return r != role || name == visitor
 	})
 }

@@ -35,8 +35,8 @@ func (d *deployment) judgeEnds(v *verdict, states map[string]message.State, faul
 			open++
 		}
 	}
-	if most := faults * instances; open > most {
-		v.say(&v.Illegal, "%d attempts became unknown by %d faults on %d instances", open, faults, instances)
+	if most := faults * callsInAll(); open > most {
+		v.say(&v.Illegal, "%d attempts became unknown by %d faults, with %d calls at once", open, faults, callsInAll())
 	}
 }
 

@@ -66,7 +66,7 @@ func (d *deployment) judge(ctx context.Context, faults int) (verdict, error) {
 }
 
 // judgeEffects: what left, left once, after its intent, and before its deadline (P2, P3); what was never in doubt has left (P1);
-// no two calls at once (P5).
+// no more calls at once than the instance may make (P5).
 func (d *deployment) judgeEffects(v *verdict, logs [][]events.Recorded, states map[string]message.State, ledger evolutionsim.Report) {
 	byKey := map[string]string{} // gateway id → message
 	first := map[string]time.Time{}
@@ -132,7 +132,7 @@ func (d *deployment) judgeEffects(v *verdict, logs [][]events.Recorded, states m
 		v.say(&v.Illegal, "%d left, %d were accepted", n, len(states))
 	}
 	for _, name := range slices.Sorted(maps.Keys(ledger.MaxInFlight)) {
-		if n := ledger.MaxInFlight[name]; n > 1 {
+		if n := ledger.MaxInFlight[name]; n > int64(allowed(name)) {
 			v.say(&v.Overlaps, "%d calls at once on %s", n, name)
 		}
 	}

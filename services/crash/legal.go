@@ -24,6 +24,8 @@ const (
 type story struct {
 	attempts []attempt
 	until    events.Recorded // its acceptance
+	slot     uint8
+	held     bool // its open start came while the instance was paused
 	proved   bool
 	ended    bool
 }
@@ -38,15 +40,17 @@ func (s *story) last() attempt {
 // court judges the fenced groups of one partition in the order of the log.
 type court struct {
 	stories map[string]*story
-	group   map[string]uint64 // instance → last fenced sequence
-	calling map[string]string // instance → message with an open start
+	group   map[string]uint64            // instance → last fenced sequence
+	calling map[string]map[string]*story // instance → messages with an open start
+	paused  map[string]bool
 	faults  []string
 }
 
-// illegal lists what the order of a partition's log breaks: the chain of each group, one open start an instance (P5), a start only
+// illegal lists what the order of a partition's log breaks: the chain of each group, no more open
+// starts of an instance than it may make calls at once and one in a slot (P5), none that calls though the instance was paused before it, a start only
 // where the attempt before had no effect or was found absent (R8), no end while a start is open, one end.
 func illegal(log []events.Recorded) []string {
-	c := court{stories: map[string]*story{}, group: map[string]uint64{}, calling: map[string]string{}}
+	c := court{stories: map[string]*story{}, group: map[string]uint64{}, calling: map[string]map[string]*story{}, paused: map[string]bool{}}
 	for _, rec := range log {
 		addr, err := events.ParseEventSubject(rec.Address)
 		if err != nil {
@@ -55,7 +59,9 @@ func illegal(log []events.Recorded) []string {
 		}
 		switch {
 		case rec.Type == events.TypeMessageQueued:
-			c.stories[rec.Subject] = &story{until: rec}
+			c.stories[rec.Subject] = &story{until: rec, slot: addr.Lane.Slot}
+		case addr.Group == events.GroupInstance:
+			c.lever(rec, addr.Instance)
 		case addr.Group == events.GroupDispatch:
 			if rec.Prev != c.group[addr.Instance] {
 				c.fault(rec, fmt.Sprintf("it names %d as the fenced event before it, which is %d", rec.Prev, c.group[addr.Instance]))
@@ -104,8 +110,13 @@ func (c *court) take(rec events.Recorded, instance string) {
 }
 
 func (c *court) started(rec events.Recorded, instance string, s *story) {
-	if other := c.calling[instance]; other != "" {
-		c.fault(rec, "a start of "+other+" is open")
+	for other, o := range c.calling[instance] {
+		switch {
+		case o.slot == s.slot:
+			c.fault(rec, "a start of "+other+" is open")
+		case len(c.calling[instance]) >= allowed(instance):
+			c.fault(rec, "as many starts are open as may be")
+		}
 	}
 	if s.ended || s.proved {
 		c.fault(rec, "the message has ended or left")
@@ -116,8 +127,25 @@ func (c *court) started(rec events.Recorded, instance string, s *story) {
 	if !rec.Stored.Before(s.until.DeliverUntil) {
 		c.fault(rec, "deliverUntil has passed")
 	}
-	s.attempts = append(s.attempts, open)
-	c.calling[instance] = rec.Subject
+	s.attempts, s.held = append(s.attempts, open), c.paused[instance]
+	if c.calling[instance] == nil {
+		c.calling[instance] = map[string]*story{}
+	}
+	c.calling[instance][rec.Subject] = s
+}
+
+// lever takes in a pause or its end: a start that was appended while it held may call once it is over.
+func (c *court) lever(rec events.Recorded, instance string) {
+	switch rec.Type {
+	case events.TypeInstancePaused:
+		c.paused[instance] = true
+	case events.TypeInstanceResumed:
+		c.paused[instance] = false
+		for _, s := range c.calling[instance] {
+			s.held = false
+		}
+	default:
+	}
 }
 
 func (c *court) outcome(rec events.Recorded, instance string, s *story, from, to attempt) {
@@ -134,7 +162,10 @@ func (c *court) outcome(rec events.Recorded, instance string, s *story, from, to
 	default:
 	}
 	if from == open {
-		delete(c.calling, instance)
+		if s.held && (to == accepted || to == refused || rec.Called) {
+			c.fault(rec, "it called, and the instance was paused before its start")
+		}
+		delete(c.calling[instance], rec.Subject)
 	}
 }
 

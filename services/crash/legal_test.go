@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +99,81 @@ func TestSeedsDraw(t *testing.T) {
 	}
 	if len(seen) < mostDefault/2 {
 		t.Errorf("50 seeds draw %d passes only", len(seen))
+	}
+}
+
+// on moves what a script says to an instance that may make three calls at once, and gives each message a slot.
+func on(instance string, slots map[string]uint8, s *script) []events.Recorded {
+	out := slices.Clone(s.log)
+	for i, rec := range out {
+		addr, err := events.ParseEventSubject(rec.Address)
+		if err != nil {
+			panic(err)
+		}
+		if addr.Group == events.GroupQueued {
+			out[i].Address = events.QueuedSubject(0, events.Lane{Instance: instance, Class: addr.Lane.Class, Tenant: addr.Lane.Tenant, Slot: slots[rec.Subject]})
+		} else {
+			out[i].Address = events.EventSubject(0, instance, addr.Group, addr.Name)
+		}
+	}
+	return out
+}
+
+func TestCallsAtOnceByTheInstance(t *testing.T) {
+	t.Parallel()
+	const started = events.TypeDispatchStarted
+	begun := func(ids ...string) *script {
+		s := new(script).queued(ids...)
+		for _, id := range ids {
+			s.step(started, id, 1)
+		}
+		return s
+	}
+	apart := map[string]uint8{"a": 0, "b": 1, "c": 2, "d": 3}
+	for name, c := range map[string]struct {
+		log  []events.Recorded
+		want string
+	}{
+		"three at once":       {on(instanceID(3), apart, begun("a", "b", "c")), ""},
+		"four at once":        {on(instanceID(3), apart, begun("a", "b", "c", "d")), "as many starts"},
+		"two in one slot":     {on(instanceID(3), map[string]uint8{"a": 1, "b": 1}, begun("a", "b")), "a start of a is open"},
+		"two where one may":   {on(instanceID(0), apart, begun("a", "b")), "as many starts"},
+		"one over, one after": {on(instanceID(0), apart, new(script).queued("a", "b").step(started, "a", 1).step(events.TypeDispatchAccepted, "a", 1).step(started, "b", 1)), ""},
+	} {
+		got := illegal(c.log)
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) == 0 || !strings.Contains(got[0], c.want)) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestAPauseHoldsCalls(t *testing.T) {
+	t.Parallel()
+	const (
+		started  = events.TypeDispatchStarted
+		accepted = events.TypeDispatchAccepted
+	)
+	lever := func(s *script, wire string) *script {
+		return s.add(wire, "", 0, func(r *events.Recorded) {
+			s.group = r.Prev // no part of the group
+			r.Address, r.Prev = events.EventSubject(0, "i1", events.GroupInstance, strings.Split(wire, ".")[1]), 0
+		})
+	}
+	paused := func() *script { return lever(new(script).queued("a"), events.TypeInstancePaused) }
+	called := func(r *events.Recorded) { r.Called = true }
+	for name, c := range map[string]struct {
+		log  *script
+		want string
+	}{
+		"stopped at the last check": {paused().step(started, "a", 1).step(events.TypeDispatchDeferred, "a", 1), ""},
+		"called":                    {paused().step(started, "a", 1).step(accepted, "a", 1), "was paused"},
+		"called in vain":            {paused().step(started, "a", 1).add(events.TypeDispatchDeferred, "a", 1, called), "was paused"},
+		"resumed before the call":   {lever(paused().step(started, "a", 1), events.TypeInstanceResumed).step(accepted, "a", 1), ""},
+		"paused during the call":    {lever(new(script).queued("a").step(started, "a", 1), events.TypeInstancePaused).step(accepted, "a", 1), ""},
+	} {
+		got := illegal(c.log.log)
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -21,7 +21,8 @@ type load struct {
 	mu       sync.Mutex
 	accepted map[string]string // id of a 202 → text
 	texts    map[string]string // text → id; empty where no answer came
-	canceled map[string]bool   // id of a message that was to be canceled → whether the answer says that it is
+	posted   int
+	canceled map[string]bool // id of a message that was to be canceled → whether the answer says that it is
 }
 
 func newLoad(base string, keys []string) *load {
@@ -29,6 +30,20 @@ func newLoad(base string, keys []string) *load {
 		base: base, keys: keys, accepted: map[string]string{}, texts: map[string]string{}, canceled: map[string]bool{},
 		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * instances}},
 	}
+}
+
+// recipients are of an instance that makes several calls at once: more than calls, so that some share a slot.
+const recipients = 5
+
+// next draws the recipient of an instance's next message.
+func (l *load) next(instance int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if calls(instance) == 1 {
+		return 0
+	}
+	l.posted++
+	return l.posted % recipients
 }
 
 func (l *load) close() { l.client.CloseIdleConnections() }
@@ -40,7 +55,7 @@ func (l *load) post(ctx context.Context, instance int, text string, after time.D
 	l.texts[text] = ""
 	l.mu.Unlock()
 	body := map[string]any{
-		"text": text, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+instance),
+		"text": text, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+100*instance+l.next(instance)),
 		"deliverUntil": time.Now().Add(window).UTC().Format(time.RFC3339Nano),
 	}
 	if after > 0 {

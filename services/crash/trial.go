@@ -20,6 +20,7 @@ import (
 // most is how late a pass is drawn for, by point, where it is not the default: the passes that the load is sure to bring.
 var most = map[string]int{
 	"projector.mid_batch": 5, "dispatcher.snapshot_half_written": 5,
+	"dispatcher.before_absent": 1, "dispatcher.joined": 1, "reconciler.before_append": 3,
 	"correlator.before_ack": 20, "ingest.before_answer": 20, "notifier.before_ack": 20, "notifier.after_post": 20,
 }
 
@@ -35,6 +36,9 @@ type trial struct {
 	target int
 	pass   int
 	draw   *rand.Rand
+	// An instance is paused in each trial.
+	pauseOf int
+	pauseAt time.Duration
 
 	hit        chan struct{} // closed when the fault has happened
 	mu         sync.Mutex
@@ -56,11 +60,15 @@ func newTrial(d *deployment, seed uint64, point, action string, messages int) *t
 		n = mostDefault
 	}
 	t.pass = 1 + t.draw.IntN(n)
+	t.pauseOf, t.pauseAt = t.draw.IntN(instances), time.Duration(t.draw.Int64N(int64(pauseWithin)))
 	return t
 }
 
 // run starts the role armed, sends, lets the fault happen, repairs it, and waits until the messages are at rest.
 func (t *trial) run(ctx context.Context) error {
+	if err := t.prepare(ctx); err != nil {
+		return err
+	}
 	armed, err := t.arm(ctx)
 	if err != nil {
 		return err
@@ -71,7 +79,12 @@ func (t *trial) run(ctx context.Context) error {
 		g.Go(func() error { return t.send(gctx, i, &given) })
 	}
 	g.Go(func() error { return t.fault(gctx, armed) })
+	g.Go(func() error { return t.pause(gctx) })
+	g.Go(func() error { return t.visit(gctx) })
 	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := t.restore(ctx); err != nil {
 		return err
 	}
 	if err := t.d.chain.wait(ctx, window+10*time.Second, func() bool { return t.d.chain.at(t.ids, atRest) }); err != nil {
@@ -82,13 +95,19 @@ func (t *trial) run(ctx context.Context) error {
 
 // arm starts the role of the point again, armed. A dispatcher that is armed works beside another one.
 func (t *trial) arm(ctx context.Context) (*process, error) {
+	if t.joins() {
+		if err := t.d.leave(ctx, of(t.role)[1]); err != nil {
+			return nil, err
+		}
+		return t.d.launch(visitor, t.armed())
+	}
 	names := of(t.role)
 	for _, name := range names {
 		if err := t.d.procs[name].stop(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.d.start(ctx, names[0], fmt.Sprintf("%s:%s:%d", t.point, t.action, t.pass)); err != nil {
+	if err := t.d.start(ctx, names[0], t.armed()); err != nil {
 		return nil, err
 	}
 	armed := t.d.procs[names[0]]
@@ -186,9 +205,9 @@ func (t *trial) fault(ctx context.Context, armed *process) error {
 		await.Elapsed(ctx, time.Duration(t.draw.Int64N(int64(time.Second)))) // seeded: when it comes back
 		return t.comeBack(ctx)
 	}
-	pause := successorWait + time.Second
+	pause := time.Second
 	if t.role == "dispatcher" { // the lease goes, the successor takes over and calls the open starts unknown
-		pause += leaseTTL
+		pause += successorWait + leaseTTL
 	}
 	await.Elapsed(ctx, pause+time.Duration(t.draw.Int64N(int64(time.Second))))
 	select {
@@ -202,6 +221,9 @@ func (t *trial) fault(ctx context.Context, armed *process) error {
 // comeBack starts a killed process again. A dispatcher begins at a snapshot from before, also where a new one was half written.
 func (t *trial) comeBack(ctx context.Context) error {
 	name := of(t.role)[0]
+	if t.joins() {
+		name = visitor
+	}
 	if err := t.d.start(ctx, name, ""); err != nil || t.role != "dispatcher" {
 		return err
 	}

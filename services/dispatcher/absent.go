@@ -11,6 +11,7 @@ import (
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // socketWord is what the gateway says of the instance's connection around a look-up.
@@ -172,6 +173,7 @@ func (a *actor) socket(w socketWord, s suspect) absence.Socket {
 
 // absent appends that an attempt is absent, unless something was learned of it since: then it is looked up on.
 func (a *actor) absent(ctx context.Context, x absentee) {
+	failpoint.Hit("dispatcher.before_absent")
 	s := x.s
 	appended := false
 	err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision {

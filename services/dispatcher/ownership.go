@@ -10,6 +10,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/roster"
 	"pilotstatus.dev/infra/await"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // view is what follows, for this process, from who lives. It is not changed once it is made. It saves work and nothing more: the
@@ -84,6 +85,9 @@ func (d *Dispatcher) follow(ctx context.Context) error {
 			}
 			leads := d.leads()
 			d.log.WithLevel(changeLevel(leads != said)).Ints("partitions", serving).Int("dispatchers", v.members).Bool("leading", leads).Msg("serving")
+			if leads && !said {
+				failpoint.Hit("dispatcher.joined")
+			}
 			said = leads
 			d.metrics.roster(v)
 			for _, p := range d.parts {

@@ -10,6 +10,7 @@ import (
 	"pilotstatus.dev/events/silence"
 	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/failpoint"
 	"pilotstatus.dev/services/receipts"
 )
 
@@ -92,7 +93,11 @@ func (r *Reconciler) ask(ctx context.Context, s silent, in events.Instance, pace
 	}
 	r.answered(in)
 	a := asked{asking: silence.Silent, at: time.Now()}
-	for _, shown := range receipts.ShownBy(words) {
+	found := receipts.ShownBy(words)
+	if len(found) > 0 {
+		failpoint.Hit("reconciler.before_append")
+	}
+	for _, shown := range found {
 		if err := r.report(ctx, s, shown); err != nil {
 			r.failed(ctx, s, err)
 			return false

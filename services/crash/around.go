@@ -1,0 +1,98 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/apicall"
+	"pilotstatus.dev/infra/await"
+	"pilotstatus.dev/infra/evolutionsim"
+)
+
+// joins reports that the fault hits a dispatcher that takes the place of another: of two that live each has a share for certain.
+func (t *trial) joins() bool { return t.point == "dispatcher.joined" }
+
+// armed is the value of the failpoint variable.
+func (t *trial) armed() string { return fmt.Sprintf("%s:%s:%d", t.point, t.action, t.pass) }
+
+// prepare brings about what the point needs: calls that hang and never leave, so that an absence is found; receipts that do not come,
+// so that the gateway is asked for them.
+func (t *trial) prepare(ctx context.Context) error {
+	switch t.point {
+	case "dispatcher.before_absent":
+		for i := range instances {
+			f := evolutionsim.Fault{Kind: "hang", When: "before", Instance: instanceID(i), Times: 1}
+			status, raw, err := apicall.Do(ctx, t.d.load.client, http.MethodPost, t.d.sim+"/sim/faults", "", f)
+			if err != nil || status != http.StatusOK {
+				return fmt.Errorf("make a call hang: %d %s: %w", status, raw, err)
+			}
+		}
+	case "reconciler.before_append":
+		return t.d.leave(ctx, "ingest")
+	}
+	return nil
+}
+
+// restore undoes what prepare and visit did.
+func (t *trial) restore(ctx context.Context) error {
+	if t.point == "reconciler.before_append" {
+		return t.d.start(ctx, "ingest", "")
+	}
+	if t.joins() {
+		if err := t.d.start(ctx, of(t.role)[1], ""); err != nil {
+			return err
+		}
+	}
+	return t.d.leave(ctx, visitor)
+}
+
+// visit lets a third dispatcher join when the fault has happened to one of two: it takes its share, and gives it back at the end.
+func (t *trial) visit(ctx context.Context) error {
+	if t.role != "dispatcher" || t.joins() {
+		return nil
+	}
+	select {
+	case <-t.hit:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return t.d.start(ctx, visitor, "")
+}
+
+// Bounds of a pause of one instance.
+const (
+	pauseWithin = time.Second // from the begin of a trial
+	pauseFor    = 1500 * time.Millisecond
+)
+
+// pause pauses an instance for a while, as an operator does.
+func (t *trial) pause(ctx context.Context) error {
+	instance := instanceID(t.pauseOf)
+	if !await.Elapsed(ctx, t.pauseAt) {
+		return ctx.Err()
+	}
+	if err := t.pull(ctx, instance, events.TypeInstancePaused, "paused"); err != nil {
+		return err
+	}
+	await.Elapsed(ctx, pauseFor)
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return t.pull(whole, instance, events.TypeInstanceResumed, "resumed")
+}
+
+func (t *trial) pull(ctx context.Context, instance, wire, name string) error {
+	_, err := t.d.platform.Events().Append(ctx, events.Event{
+		Address:  events.EventSubject(events.PartitionOf(instance, partitions), instance, events.GroupInstance, name),
+		Envelope: events.Envelope{ID: uuid.NewString(), Type: wire, Source: "pilot/crash", Time: time.Now().UTC()},
+		Body:     &events.InstanceChanged{By: "operator:crash"},
+	})
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", name, instance, err)
+	}
+	return nil
+}
