@@ -51,13 +51,18 @@ func (t *trial) restore(ctx context.Context) error {
 	return t.d.leave(ctx, visitor)
 }
 
-// visit lets a third dispatcher join when the fault has happened to one of two: it takes its share, and gives it back at the end.
+// visit lets a third dispatcher join while one of two stands still, or when the one that was killed is back and has its share again: it takes
+// its own share, and gives it back at the end.
 func (t *trial) visit(ctx context.Context) error {
 	if t.role != "dispatcher" || t.joins() {
 		return nil
 	}
+	from := t.back
+	if t.action == "stop" {
+		from = t.hit
+	}
 	select {
-	case <-t.hit:
+	case <-from:
 	case <-ctx.Done():
 		return ctx.Err()
 	}

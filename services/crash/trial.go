@@ -41,6 +41,7 @@ type trial struct {
 	pauseAt time.Duration
 
 	hit        chan struct{} // closed when the fault has happened
+	back       chan struct{} // closed when it is put right
 	mu         sync.Mutex
 	ids        []string // of 202s
 	unanswered int
@@ -51,7 +52,7 @@ func newTrial(d *deployment, seed uint64, point, action string, messages int) *t
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(point + action)) // never fails
 	t := &trial{
-		d: d, seed: seed, point: point, action: action, target: messages, hit: make(chan struct{}),
+		d: d, seed: seed, point: point, action: action, target: messages, hit: make(chan struct{}), back: make(chan struct{}),
 		draw: rand.New(rand.NewPCG(seed, h.Sum64())), //nolint:gosec // a seeded draw is wanted
 	}
 	t.role, _, _ = strings.Cut(point, ".")
@@ -189,6 +190,7 @@ func (t *trial) note(id string, err error) {
 
 // fault waits for the pass, and puts right what it did: a killed process is started again, a stopped one goes on.
 func (t *trial) fault(ctx context.Context, armed *process) error {
+	defer close(t.back)
 	if _, err := armed.await(ctx, fmt.Sprintf("failpoint %s: %s at pass %d", t.point, t.action, t.pass), 40*time.Second); err != nil {
 		return err
 	}

@@ -107,6 +107,23 @@ func readyBefore(r *recording) {
 	}
 }
 
+// askOften asks each gateway a thousand times a minute.
+func askOften(r *recording) {
+	for g := range r.Asked {
+		r.Asked[g] = map[int]int{}
+		for m := range r.minute(r.Ended) {
+			r.Asked[g][m] = 1000
+		}
+	}
+}
+
+// neverOpened takes every end of a park out of the log.
+func neverOpened(r *recording) {
+	for _, wire := range []string{events.TypeInstanceOpened, events.TypeInstanceResumed, events.TypeInstanceUnparked} {
+		dropAll(r, wire)
+	}
+}
+
 // dropAll takes every event of a type out of the log.
 func dropAll(r *recording, wireType string) {
 	for p := range r.Log {

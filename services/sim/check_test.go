@@ -31,6 +31,7 @@ func check(h *history) []violation {
 	h.checkCallsAtOnce()
 	h.checkPace()
 	h.checkTurns()
+	h.checkParks()
 	h.checkCancels()
 	h.checkReceipts()
 	h.checkHooks()

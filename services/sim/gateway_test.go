@@ -31,7 +31,7 @@ func (w *world) openGateway(ctx context.Context, name string, o evolutionsim.Opt
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{sim: sim, host: w.net.listen(name), tap: &gatewayTap{w: w, next: sim, busy: map[string]int{}}}
+	g := &gateway{sim: sim, host: w.net.listen(name), tap: &gatewayTap{w: w, n: len(w.gateways), next: sim, busy: map[string]int{}}}
 	g.server, g.served = serve(g.host, g.tap)
 	return g, nil
 }
@@ -56,6 +56,7 @@ func serve(h *host, handler http.Handler) (*http.Server, chan struct{}) {
 // gatewayTap notes each send at the moment it reaches the gateway, with how far the log had come.
 type gatewayTap struct {
 	w    *world
+	n    int // of the gateway
 	next http.Handler
 
 	mu   sync.Mutex
@@ -91,6 +92,8 @@ func (g *gatewayTap) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		g.w.rec.note(func(rec *recording) { rec.Calls = append(rec.Calls, c) })
 		g.count(c.Text, 1)
 		defer g.count(c.Text, -1)
+	} else {
+		g.w.rec.note(func(rec *recording) { rec.Asked[g.n][rec.minute(time.Now())]++ })
 	}
 	g.next.ServeHTTP(rw, r)
 }

@@ -18,10 +18,12 @@ type history struct {
 	messages map[string]*told
 	order    []*told // as accepted
 	fenced   map[string][]events.Recorded
-	byCall   map[int]attemptKey       // index in rec.Calls → the attempt that made it
-	ledger   map[string][]ledgerEntry // by message
-	called   map[attemptKey]bool      // what the log says: not of starts that made no call
-	turns    int                      // that were judged
+	byCall   map[int]attemptKey           // index in rec.Calls → the attempt that made it
+	ledger   map[string][]ledgerEntry     // by message
+	called   map[attemptKey]bool          // what the log says: not of starts that made no call
+	words    map[string][]events.Recorded // of instances as a whole
+	turns    int                          // that were judged
+	parked   int                          // minutes of parked gateways that were judged
 	found    []violation
 	absences int // attempts that were found absent
 }
@@ -72,7 +74,7 @@ func readHistory(rec recording) (*history, error) {
 	}
 	h := &history{
 		rec: rec, logs: logs, messages: map[string]*told{}, fenced: map[string][]events.Recorded{}, byCall: map[int]attemptKey{},
-		ledger: map[string][]ledgerEntry{}, called: map[attemptKey]bool{},
+		ledger: map[string][]ledgerEntry{}, called: map[attemptKey]bool{}, words: map[string][]events.Recorded{},
 	}
 	for _, a := range rec.Accepted {
 		m := &told{acceptedMessage: a, state: message.State{ID: a.ID}}
@@ -96,6 +98,9 @@ func (h *history) take(r events.Recorded) {
 	if err != nil {
 		h.broke("log", "", "%s has no readable subject", r.Position)
 		return
+	}
+	if addr.Group == events.GroupInstance {
+		h.words[addr.Instance] = append(h.words[addr.Instance], r)
 	}
 	if addr.Group == events.GroupDispatch {
 		h.fenced[addr.Instance] = append(h.fenced[addr.Instance], r)

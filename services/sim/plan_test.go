@@ -85,6 +85,7 @@ func newPlan(seed uint64, length time.Duration, messages int) plan {
 	p.drawCancels(more)
 	p.drawLevers(more)
 	p.drawSettings(more)
+	p.drawStorms(more)
 	p.drawQuiet(more)
 	slices.SortStableFunc(p.Messages, func(a, b planned) int { return cmp.Compare(a.At, b.At) })
 	slices.SortStableFunc(p.Actions, func(a, b action) int { return cmp.Compare(a.At, b.At) })

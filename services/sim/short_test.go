@@ -47,6 +47,7 @@ func short(t *testing.T) *history {
 	rec.Calls, rec.Hooks, rec.Heard = slices.Clone(rec.Calls), slices.Clone(rec.Hooks), slices.Clone(rec.Heard)
 	rec.Tries, rec.Clocks, rec.Cancels = slices.Clone(rec.Tries), maps.Clone(rec.Clocks), slices.Clone(rec.Cancels)
 	rec.Settings, rec.Accepted = slices.Clone(rec.Settings), slices.Clone(rec.Accepted)
+	rec.Asked = slices.Clone(rec.Asked)
 	rec.Ledgers, rec.Log = slices.Clone(rec.Ledgers), slices.Clone(rec.Log)
 	for i := range rec.Ledgers {
 		rec.Ledgers[i].Entries = slices.Clone(rec.Ledgers[i].Entries)
@@ -93,6 +94,8 @@ func TestChecksNoticeWhatIsBroken(t *testing.T) {
 		"starts too fast":            {"pace", slowPace},
 		"a class is passed over":     {"turns", neverTurn},
 		"a lane out of order":        {"turns", readyBefore},
+		"a parked gateway is asked":  {"park", askOften},
+		"a park is never ended":      {"park", neverOpened},
 		"a call after the deadline":  {"I5", func(r *recording) { r.Calls[0].At = r.Calls[0].At.Add(24 * time.Hour) }},
 		"it expires late":            {"I5", expireLate},
 		"a start after the deadline": {"I5", startLate},

@@ -67,6 +67,9 @@ var deployment = topology.Deployment{Partitions: partitions, Replicas: 1}
 func newWorld(t *testing.T, p plan, dir string, logger zerolog.Logger) (*world, error) {
 	w := &world{t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork(), dir: dir, host: &logHost{open: map[*hostConn]struct{}{}}, wires: map[string]*wire{}}
 	w.rec.rec = recording{Seed: p.Seed, Began: time.Now(), Quiet: time.Now().Add(p.Length + quietAfter), Faults: map[string]int{}, Clocks: map[string]time.Duration{}}
+	for range gateways {
+		w.rec.rec.Asked = append(w.rec.rec.Asked, map[int]int{})
+	}
 	for _, name := range processes {
 		w.wires[name] = newWire(w, name)
 	}
