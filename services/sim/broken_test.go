@@ -130,3 +130,35 @@ func dropAll(r *recording, wireType string) {
 		r.Log[p] = slices.DeleteFunc(r.Log[p], func(s events.Stored) bool { return typeOf(s) == wireType })
 	}
 }
+
+// firstSilence finds a word about a receipt that did not come.
+func firstSilence(r *recording) (p, i int) {
+	for p := range r.Log {
+		i := slices.IndexFunc(r.Log[p], func(s events.Stored) bool {
+			return typeOf(s) == events.TypeEvidenceAckOverdue || typeOf(s) == events.TypeMessageDeliveryUnconfirmed
+		})
+		if i >= 0 {
+			return p, i
+		}
+	}
+	panic("in the short day nothing is silent")
+}
+
+func tellEarly(r *recording) {
+	p, i := firstSilence(r)
+	r.Log[p][i].Time = r.Log[p][i].Time.Add(-30 * time.Minute)
+}
+
+func tellTwice(r *recording) {
+	p, i := firstSilence(r)
+	s := r.Log[p][i]
+	s.Position.Sequence = uint64(len(r.Log[p]) + 1)
+	r.Log[p] = append(r.Log[p], s)
+}
+
+// neverDelivered takes out of the log that anything was delivered, and that it was not.
+func neverDelivered(r *recording) {
+	for _, wire := range []string{events.TypeReceiptDelivered, events.TypeReceiptRead, events.TypeMessageDeliveryUnconfirmed} {
+		dropAll(r, wire)
+	}
+}

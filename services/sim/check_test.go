@@ -26,6 +26,7 @@ func check(h *history) []violation {
 		h.checkDeadline(m)
 		h.checkStatus(m)
 		h.checkTruth(m)
+		h.checkSilence(m)
 	}
 	h.checkFence()
 	h.checkCallsAtOnce()

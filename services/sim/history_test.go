@@ -23,6 +23,7 @@ type history struct {
 	called   map[attemptKey]bool          // what the log says: not of starts that made no call
 	words    map[string][]events.Recorded // of instances as a whole
 	turns    int                          // that were judged
+	silences int                          // that were said
 	parked   int                          // minutes of parked gateways that were judged
 	found    []violation
 	absences int // attempts that were found absent

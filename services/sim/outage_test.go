@@ -18,10 +18,11 @@ const (
 	processFanout     = "fan-out "
 	processCorrelator = "correlator "
 	processWorker     = "worker"
+	processReconciler = "reconciler"
 )
 
 var processes = func() []string {
-	names := append(slices.Clone(seats), processAPI, processIngest, processWorker)
+	names := append(slices.Clone(seats), processAPI, processIngest, processWorker, processReconciler)
 	for p := range events.Partition(partitions) {
 		names = append(names, processFanout+p.String(), processCorrelator+p.String())
 	}

@@ -165,7 +165,7 @@ func (h *history) summary(lived, projected time.Duration) string {
 	for _, l := range h.rec.Ledgers {
 		left += int(l.Total)
 	}
-	return fmt.Sprintf("%d messages, %d events, %d calls, %d left, %d absent, %d turns and %d parked minutes judged, %d dispatchers, %.1f virtual hours in %.1f s, projected in %.1f s, %v, faults %v",
-		len(h.order), recorded, len(h.rec.Calls), left, h.absences, h.turns, h.parked, h.rec.Lives, h.rec.Ended.Sub(h.rec.Began).Hours(), lived.Seconds(),
+	return fmt.Sprintf("%d messages, %d events, %d calls, %d left, %d absent, %d silent, %d turns and %d parked minutes judged, %d dispatchers, %.1f virtual hours in %.1f s, projected in %.1f s, %v, faults %v",
+		len(h.order), recorded, len(h.rec.Calls), left, h.absences, h.silences, h.turns, h.parked, h.rec.Lives, h.rec.Ended.Sub(h.rec.Began).Hours(), lived.Seconds(),
 		projected.Seconds(), stages, h.rec.Faults)
 }

@@ -267,6 +267,14 @@ func (w *world) startReaders() error {
 	}
 	log := w.logOver(js)
 	w.running.Go(func() { w.deliver(log) })
+	if js, err = w.connect(w.wires[processReconciler], processReconciler); err != nil {
+		return err
+	}
+	reconciles, seen := w.logOver(js), newSeenViews()
+	for p := range events.Partition(partitions) {
+		w.run("views", func(ctx context.Context) error { return seen.follow(ctx, reconciles, p) })
+	}
+	w.running.Go(func() { w.reconcile(reconciles, seen) })
 	w.fleet = newFleet(w)
 	return nil
 }
