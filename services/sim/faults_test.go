@@ -59,7 +59,7 @@ func (p *plan) broken(r *rand.Rand) []evolutionsim.Fault {
 	receipts := []string{"SERVER_ACK", "DELIVERY_ACK", "READ"}
 	some := receipts[r.IntN(3):]
 	out := []evolutionsim.Fault{
-		{Kind: "delay", When: "before", DelayMS: 1 + r.IntN(40_000)}, // beyond the limit it leaves after we gave up
+		{Kind: "delay", When: "before", DelayMS: 1 + r.IntN(40_000)},      // beyond the limit it leaves after we gave up
 		{Kind: "delay", When: "before", DelayMS: 40_000 + r.IntN(80_000)}, // the latest that a real gateway was seen to send
 		{Kind: "delay", When: "after", DelayMS: 1 + r.IntN(40_000)},
 		{Kind: "hang", When: "before"},

@@ -15,7 +15,7 @@ const (
 	instances  = 8
 	troubled   = 6 // the first ones are behind gateways that anything befalls
 	gateways   = 3
-	calm       = 2 // the gateway that nothing befalls
+	calm       = 2 // the gateway that little befalls
 )
 
 // home is the gateway of an instance.
@@ -86,6 +86,7 @@ func newPlan(seed uint64, length time.Duration, messages int) plan {
 	p.drawLevers(more)
 	p.drawSettings(more)
 	p.drawStorms(more)
+	p.drawRare(more)
 	p.drawQuiet(more)
 	slices.SortStableFunc(p.Messages, func(a, b planned) int { return cmp.Compare(a.At, b.At) })
 	slices.SortStableFunc(p.Actions, func(a, b action) int { return cmp.Compare(a.At, b.At) })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolutionsim"
 )
 
 // The end of each run is quiet: nothing breaks but dispatchers, one after the other, and the instances of the calm gateway have more to
@@ -16,6 +17,21 @@ const (
 	quietOwned  = 60              // for the owned one
 	quietWindow = 20 * time.Minute
 )
+
+// drawRare plans for the calm gateway what no seed should be without: calls that hang and never leave, so that an absence is found, and
+// messages of which no receipt ever comes.
+func (p *plan) drawRare(r *rand.Rand) {
+	lost := evolutionsim.Fault{Kind: "receipts", Mode: "lost"}
+	for i, f := range []evolutionsim.Fault{{Kind: "hang", When: "before"}, lost, {Kind: "hang", When: "before"}, lost, {Kind: "hang", When: "before"}} {
+		m := planned{
+			At: p.Length*time.Duration(i+1)/8 + within(r, 0, time.Minute), Instance: ownedCalm, Tenant: tenantOf(ownedCalm), Class: events.ClassUtility,
+			Number: numberOf(r.IntN(numberPool)), Text: fmt.Sprintf("sim-%05d", len(p.Messages)), Window: 30 * time.Minute,
+		}
+		p.Messages = append(p.Messages, m)
+		f.TextContains, f.Times = m.Text, 1
+		p.fault(m.At-time.Second, ownedCalm, f)
+	}
+}
 
 func (p *plan) drawQuiet(r *rand.Rand) {
 	at := p.Length + quietAfter
