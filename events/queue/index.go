@@ -22,6 +22,7 @@ type index struct {
 	leaving   map[*Entry]struct{} // not over, and accepted before the drain that is on
 	settled   []*Entry
 	aside     []*Entry             // ready, but accepted after a drain began
+	picked    claim                // of the turn that was chosen last
 	passed    map[events.Class]int // turns that others took while a class waited
 }
 

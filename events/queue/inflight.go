@@ -11,11 +11,44 @@ import (
 func (q *Queue) Take(id string) {
 	if e, ok := q.Entry(id); ok {
 		q.taken[id] = e.Lane.Slot
+		if q.ix.picked.id == id {
+			q.claims[id] = q.ix.picked
+		}
 	}
 }
 
 // Release ends what Take began.
-func (q *Queue) Release(id string) { delete(q.taken, id) }
+func (q *Queue) Release(id string) {
+	delete(q.taken, id)
+	delete(q.claims, id)
+}
+
+// claim is what a class and a tenant gave for a turn.
+type claim struct {
+	id     string
+	class  events.Class
+	tenant string
+	passed int // turns that others had since the class's own
+}
+
+// GiveWay says that the turn that is busy with a message ends without a start, for one of a higher category: no class has had a turn, and the
+// message's own has waited as long as before. Else a class of many tenants would begin to wait anew with each that types.
+func (q *Queue) GiveWay(id string) {
+	c, ok := q.claims[id]
+	if !ok {
+		return
+	}
+	delete(q.claims, id)
+	for class, passed := range q.ix.passed {
+		if class != c.class && passed > 0 {
+			q.ix.passed[class]--
+		}
+	}
+	q.ix.passed[c.class] = c.passed
+	if of := q.ix.ready[c.class]; of != nil {
+		of.again(c.tenant)
+	}
+}
 
 // Taken counts the messages that turns are busy with.
 func (q *Queue) Taken() int { return len(q.taken) }

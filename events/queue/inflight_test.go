@@ -197,3 +197,51 @@ func TestOvertaken(t *testing.T) {
 		}
 	}
 }
+
+// A turn that gives way to a code keeps what its class waited for: where a code comes whenever somebody types, the first of many tenants
+// goes after as many turns as aging allows.
+func TestATurnThatGivesWayKeepsItsClaim(t *testing.T) {
+	t.Parallel()
+	p := newTape()
+	for i := range 30 {
+		p.queued(msg{id: fmt.Sprintf("low%d", i), class: events.ClassMarketing, tenant: fmt.Sprintf("t-%d", i)})
+	}
+	rules := DefaultRules()
+	q := p.queue(rules)
+	newest := func() { q.Apply(p.log[len(p.log)-1]) }
+	typed, codes := map[string]bool{}, 0
+	for {
+		s, ok := q.Next(p.now)
+		if !ok {
+			t.Fatal("nothing is next")
+		}
+		id := s.Entry.ID
+		q.Take(id)
+		low := s.Entry.Lane.Class == events.ClassMarketing
+		if low && !typed[id] && !s.Claimed {
+			typed[id] = true
+			p.queued(msg{id: fmt.Sprintf("otp%d", codes), class: events.ClassOTP, tenant: "t-codes"})
+			newest()
+			if !q.Overtaken(id, p.now) {
+				t.Fatalf("the code does not overtake %s", id)
+			}
+			q.GiveWay(id)
+			q.Release(id)
+			continue
+		}
+		p.started(id, 1)
+		newest()
+		p.accepted(id, 1, "G-"+id)
+		newest()
+		q.Release(id)
+		if low {
+			break
+		}
+		if codes++; codes >= rules.AgingTurns {
+			t.Fatalf("%d codes went, and nothing else", codes)
+		}
+	}
+	if len(typed) != 1 {
+		t.Errorf("%d messages typed before the first went: the tenant lost its turn", len(typed))
+	}
+}

@@ -62,17 +62,18 @@ type Queue struct {
 	wide                                                        uint64    // of the newest park for the gateway's sake
 	left                                                        time.Time // of the newest acceptance by the gateway
 
-	doubt doubt
-	pace  pace
-	said  []saying         // by sequence
-	taken map[string]uint8 // slots of the messages that turns of this process are busy with; no part of the state
+	doubt  doubt
+	pace   pace
+	said   []saying         // by sequence
+	taken  map[string]uint8 // slots of the messages that turns of this process are busy with; no part of the state
+	claims map[string]claim // what those turns were given for
 
 	ix index
 }
 
 // New gives the empty queue of an instance.
 func New(instance string, rules Rules) *Queue {
-	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, chain: newChain(), ix: newIndex(), taken: map[string]uint8{}}
+	return &Queue{instance: instance, rules: rules, entries: map[string]*Entry{}, bound: map[string]time.Time{}, chain: newChain(), ix: newIndex(), taken: map[string]uint8{}, claims: map[string]claim{}}
 }
 
 // SetRules replaces the rules; the fold does not depend on them. What is ready or over does on some, and is sorted anew.

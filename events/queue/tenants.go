@@ -120,6 +120,17 @@ func (c *classQueue) took(tenant string, weight func(tenant string) int) {
 	c.join(t)
 }
 
+// again gives a tenant back the turn that it had and did not use.
+func (c *classQueue) again(tenant string) {
+	t := c.tenants[tenant]
+	if t == nil || t.place == nil {
+		return
+	}
+	t.left++
+	c.leave(t)
+	t.place = c.active.PushFront(t)
+}
+
 func inTurn(at *list.Element) *tenantQueue {
 	return at.Value.(*tenantQueue) //nolint:forcetypeassert // only tenants are put in
 }

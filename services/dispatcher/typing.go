@@ -46,6 +46,9 @@ func (a *actor) typing(ctx context.Context, client *evolution.Client, inst event
 		case <-tick.C:
 			a.mu.Lock()
 			gives := !j.claimed && a.q.Overtaken(j.id, a.p.d.set.Now())
+			if gives {
+				a.q.GiveWay(j.id)
+			}
 			a.mu.Unlock()
 			if gives {
 				stop()
