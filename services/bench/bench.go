@@ -23,6 +23,7 @@ const (
 	Idle      = "idle"      // from the POST to the gateway, one message at a time
 	Delivered = "delivered" // the whole way to the receipt in the log
 	Thousand  = "thousand"  // the same over a thousand instances
+	Slow      = "slow"      // both with a gateway that takes its time for each message
 	Catalog   = "catalog"   // a process that reads a large control plane
 	Start     = "start"     // a dispatcher that starts with a large log of pending messages
 	Scheduled = "scheduled" // the same with messages scheduled over the whole horizon
@@ -39,6 +40,7 @@ type Settings struct {
 	Accept    time.Duration // how long acceptance is measured
 	Idle      int           // messages of the idle figure, one after the other
 	Backlog   int           // messages of MARKETING that an OTP overtakes
+	SendTime  time.Duration // how long the gateway is busy with a message
 	Tenants   int           // of the catalog figure
 	Events    int           // of a large log
 	Scheduled int           // messages of the scheduled figure
@@ -83,6 +85,7 @@ func Run(ctx context.Context, dir string, s Settings, out io.Writer, log zerolog
 		{"sent", sent, s.wants(Accept, Idle, Delivered)},
 		{"catalog", catalogStart, s.wants(Catalog)},
 		{"thousand", thousand, s.wants(Thousand)},
+		{"slow", slow, s.wants(Slow)},
 		{"fairness", fairness, s.wants(Fairness)},
 		{"resting", resting, s.wants(Resting)},
 		{"failover", failover, s.wants(Failover)},
@@ -155,20 +158,47 @@ func sent(ctx context.Context, dir string, s Settings, say func(...Figure) error
 	if !s.wants(Delivered) {
 		return nil
 	}
-	rate, err := r.delivered(ctx, s)
+	figures, err := r.delivered(ctx, s, "")
 	if err != nil {
 		return err
 	}
-	return say(Figure{"delivered", rate, "messages/s"})
+	return say(figures...)
 }
 
 // manyInstances is how many the thousand are.
 const manyInstances = 1000
 
-// thousand measures delivery over a thousand instances. Each sends one message before: by then the gateway was asked for its number,
-// and its lane is open, as is so for instances that are in use.
+// thousand measures delivery over a thousand instances.
 func thousand(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
 	s.Instances = manyInstances
+	return warmed(ctx, dir, s, "_1000", say, log)
+}
+
+// slowSend is how long the slow gateway is busy with a message of an instance: 20 messages/s are the most that one can send.
+const slowSend = 50 * time.Millisecond
+
+// slow measures delivery over few and over a thousand instances of a slow gateway.
+func slow(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
+	s.SendTime = slowSend
+	for _, n := range []int{s.Instances, manyInstances} {
+		of, at := "_gateway_50ms", filepath.Join(dir, fmt.Sprint(n))
+		if n == manyInstances {
+			of = "_1000" + of
+		}
+		if err := os.Mkdir(at, 0o711); err != nil { //nolint:gosec // the user of Postgres comes through
+			return fmt.Errorf("make directory: %w", err)
+		}
+		s.Instances = n
+		if err := warmed(ctx, at, s, of, say, log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warmed measures delivery where each instance has sent one message before: by then the gateway was asked for its number, and its lane
+// is open, as is so for instances that are in use. of ends the names of the figures.
+func warmed(ctx context.Context, dir string, s Settings, of string, say func(...Figure) error, log zerolog.Logger) error {
 	r, err := newRig(ctx, dir, s, log)
 	if err != nil {
 		return err
@@ -180,11 +210,11 @@ func thousand(ctx context.Context, dir string, s Settings, say func(...Figure) e
 	if err := r.warm(ctx, s.Clients); err != nil {
 		return err
 	}
-	rate, err := r.delivered(ctx, s)
+	figures, err := r.delivered(ctx, s, of)
 	if err != nil {
 		return err
 	}
-	return say(Figure{"delivered_1000", rate, "messages/s"})
+	return say(figures...)
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -50,6 +50,7 @@ func newRig(ctx context.Context, dir string, s Settings, log zerolog.Logger) (*r
 	}
 	cfg.Local(dir)
 	opts := evolutionsim.Options{
+		SendTime: s.SendTime,
 		Receipts: evolutionsim.Receipts{ServerAck: evolutionsim.Never, DeliveryAck: 0, Read: evolutionsim.Never},
 	}
 	for i := range s.Instances {

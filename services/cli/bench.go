@@ -11,7 +11,7 @@ import (
 )
 
 type benchCmd struct {
-	Figures   []string      `help:"What is measured: ${enum}. The last four work on a log of their own." enum:"accept,idle,delivered,fairness,catalog,thousand,resting,failover,start,scheduled,rebuild,audit" default:"accept,idle,delivered,fairness,catalog"`
+	Figures   []string      `help:"What is measured: ${enum}. The last four work on a log of their own." enum:"accept,idle,delivered,fairness,catalog,thousand,slow,resting,failover,start,scheduled,rebuild,audit" default:"accept,idle,delivered,fairness,catalog"`
 	Events    int           `help:"Events of the log that start, rebuild and audit work on: pending messages for start." default:"1000000"`
 	Tenants   int           `help:"Tenants of the catalog figure, each with a project, ten keys and two templates." default:"10000"`
 	Scheduled int           `help:"Messages of the scheduled figure, over 90 days." default:"100000"`
