@@ -9,6 +9,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/absence"
 	"pilotstatus.dev/events/message"
+	"pilotstatus.dev/events/recipient"
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
@@ -137,7 +138,16 @@ func (h *history) checkLedger() {
 // find that out: a gateway that loses its answer and its row of one message (docs/reference/gateway.md, Absence).
 func (h *history) excused(id string, e ledgerEntry) bool {
 	m := h.messages[id]
-	return m != nil && !e.Stored && e.attempt >= 1 && e.attempt <= len(m.sum.Attempts) && m.sum.Attempts[e.attempt-1].Absent
+	return m != nil && !findable(m, e) && e.attempt >= 1 && e.attempt <= len(m.sum.Attempts) && m.sum.Attempts[e.attempt-1].Absent
+}
+
+// findable reports that a look-up can find what left: there is a row, of the recipient or under the id that the gateway was told. One
+// that sends to somebody else, under an id of its own, and does not say so leaves no trace where anybody may look.
+func findable(m *told, e ledgerEntry) bool {
+	user, _, _ := strings.Cut(e.JID, "@")
+	theirs := recipient.Canonical(user) == recipient.Canonical(e.Number)
+	told := e.attempt >= 1 && e.attempt <= len(m.sum.Attempts) && m.sum.Attempts[e.attempt-1].Chosen == e.KeyID
+	return e.Stored && (theirs || told)
 }
 
 // checkAbsence: an attempt is absent only under all its conditions, as far as log and ledger tell, and one that left with a row never is.
@@ -154,7 +164,7 @@ func (h *history) checkAbsence(m *told) {
 				h.broke("I2", m.ID, "attempt %d ended as %+v and was called absent by %+v", r.Attempt, unknown, b)
 			}
 			for _, e := range h.ledger[m.ID] {
-				if e.attempt == r.Attempt && e.Stored {
+				if e.attempt == r.Attempt && findable(m, e) {
 					h.broke("I2", m.ID, "attempt %d was called absent, and left with a row at %s", r.Attempt, clock(e.AcceptedAt))
 				}
 			}
