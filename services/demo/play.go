@@ -52,12 +52,13 @@ type sent struct {
 
 func (p *Player) acts() []act {
 	k := p.Stage.Keys
+	order := time.Now().Format("150405") // played again it is another text: the same one within ten minutes is suppressed
 	return []act{
 		{"OTP, shared number", k.Live, map[string]any{
 			"templateId": TemplateOTP, "destinationNumber": "+5511988887777", "variables": map[string]string{"code": "482913"},
 		}},
 		{"UTILITY with buttons, shared number", k.Live, map[string]any{
-			"templateId": TemplateUtility, "destinationNumber": "+5521977776666", "variables": map[string]string{"order": "1047", "name": "Maria"},
+			"templateId": TemplateUtility, "destinationNumber": "+5521977776666", "variables": map[string]string{"order": order, "name": "Maria"},
 		}},
 		{"MARKETING, own number", k.Own, map[string]any{
 			"templateId": TemplateMarket, "destinationNumber": "+5511955554444", "variables": map[string]string{"name": "João"},
