@@ -17,7 +17,7 @@ GOTESTSUM := $(BIN)/gotestsum
 NATSCLI := v0.5.1
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-TEST_TIMEOUT ?= 6m
+TEST_TIMEOUT ?= 10m
 FUZZTIME ?= 20s
 SEEDS ?= 1
 # How often powercut cuts.
