@@ -154,5 +154,5 @@ func startAPI(ctx context.Context, a *App) error {
 	}, log)
 }
 
-// Version is what `pilot version` prints; the build sets it.
+// Version is what the API says of itself; main sets it before anything runs.
 var Version = "dev"

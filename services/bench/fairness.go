@@ -101,8 +101,9 @@ func (r *rig) share(ctx context.Context) (keys []string, err error) {
 	}
 	template("bench-otp", tenant, project, events.OTP, "Code {{n}} is yours.")
 	template("bench-marketing", tenant, project, events.Marketing, "Offer {{n}} ends today.")
+	noTyping := false
 	inst := events.Instance{
-		ID: sharedID, TenantID: events.PlatformTenant, Name: instanceID(1), DisplayName: sharedID, GatewayURL: r.sim.URL(), Shared: true,
+		ID: sharedID, Typing: &noTyping, TenantID: events.PlatformTenant, Name: instanceID(1), DisplayName: sharedID, GatewayURL: r.sim.URL(), Shared: true,
 		Concurrency: 1, MaxConcurrency: 1,
 		Pace: events.Pace{RatePerMinute: 600, Costs: map[events.Category]float64{events.Utility: 0}}, // free for what is sent here
 	}

@@ -48,7 +48,6 @@ type session struct {
 
 // Run executes one command line. Usage errors are returned like any other; `--help` is none.
 func Run(ctx context.Context, args []string, version string, stdout, stderr io.Writer) error {
-	app.Version = version
 	var c commands
 	exited := false
 	parser, err := kong.New(&c, kong.Name("pilot"),

@@ -79,7 +79,7 @@ func TestOperateFromNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
-	r := &rig{t: t, cfg: cfg, logs: &logs{}, sim: sim}
+	r := &rig{t: t, cfg: cfg, roles: app.Roles(), logs: &logs{}, sim: sim}
 	r.start()
 	t.Cleanup(r.stop)
 	receiver, err := demo.StartReceiver(t.Context(), "127.0.0.1:0", r.logger())

@@ -75,8 +75,9 @@ func TestDeliveriesEnd(t *testing.T) {
 	if got := results(subjects); !slices.Equal(got, []string{"failed", "exhausted"}) || tries[1].Reason != "status_403" {
 		t.Errorf("recorded %v: %+v", got, tries)
 	}
-	subjects, tries = r.attempts("ep2", 1)
-	if got := results(subjects); !slices.Equal(got, []string{"exhausted"}) || tries[0].Reason != reasonGone || tries[0].HTTPStatus != http.StatusGone {
+	subjects, tries = r.attempts("ep2", 2) // and that it was switched off
+	if got := results(subjects); !slices.Equal(got, []string{"exhausted", "exhausted"}) || tries[0].Reason != reasonGone || tries[0].HTTPStatus != http.StatusGone ||
+		tries[1].Event != events.CustomerWebhookDisabled {
 		t.Errorf("recorded %v: %+v", got, tries)
 	}
 }

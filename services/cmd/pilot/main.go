@@ -9,6 +9,7 @@ import (
 	"syscall"
 	_ "time/tzdata" // tenants' clocks, where the machine has no time zones of its own
 
+	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/cli"
 )
 
@@ -16,6 +17,7 @@ import (
 var version = "dev"
 
 func main() {
+	app.Version = version
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := cli.Run(ctx, os.Args[1:], version, os.Stdout, os.Stderr)
 	stop()
