@@ -160,6 +160,11 @@ func (p *Projector) begin(ctx context.Context, src Source) (uint64, error) {
 		if err := tx.QueryRow(ctx, `SELECT seq FROM checkpoints WHERE view = $1 AND partition = 0 FOR UPDATE`, View).Scan(&at); err != nil {
 			return err
 		}
+		if uint64(at) > last { // under the lock now: another projector may have gone on with a log that grew since
+			if last, err = src.Last(ctx); err != nil {
+				return err
+			}
+		}
 		if uint64(at) > last {
 			at = 0
 			if _, err := tx.Exec(ctx, `UPDATE checkpoints SET seq = 0 WHERE view = $1 AND partition = 0`, View); err != nil {
