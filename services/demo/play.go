@@ -107,8 +107,9 @@ func (p *Player) Play(ctx context.Context) (Result, error) {
 
 func (p *Player) awaitRead(ctx context.Context, s sent) error {
 	var m struct {
-		Status string `json:"status"`
-		Stage  string `json:"stage"`
+		Status    string `json:"status"`
+		Stage     string `json:"stage"`
+		ErrorCode string `json:"errorCode"`
 	}
 	for {
 		if err := p.call(ctx, http.MethodGet, p.API+"/v1/messages/"+s.ID, s.key, nil, http.StatusOK, &m); err != nil {
@@ -118,7 +119,7 @@ func (p *Player) awaitRead(ctx context.Context, s sent) error {
 			return nil
 		}
 		if !await.Elapsed(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("%s stayed %s (%s): %w", s.ID, m.Status, m.Stage, ctx.Err())
+			return fmt.Errorf("%s, %s, stayed %s (%s %s): %w", s.title, s.ID, m.Status, m.Stage, m.ErrorCode, ctx.Err())
 		}
 	}
 }
