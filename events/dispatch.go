@@ -73,8 +73,9 @@ type DispatchDeferred struct {
 
 // Causes of an unknown attempt that came without an answer (docs/reference/gateway.md has them all).
 const (
-	UnknownNoAnswer = "no_answer"         // the limit was reached after bytes were written
-	UnknownBroken   = "connection_broken" // the connection ended after bytes were written and before an answer
+	UnknownNoAnswer  = "no_answer"         // the limit was reached after bytes were written
+	UnknownBroken    = "connection_broken" // the connection ended after bytes were written and before an answer
+	UnknownOwnerGone = "owner_gone"        // whoever called is gone and left no outcome
 )
 
 // DispatchUnknown says that a call may or may not have had an effect, and that no call of ours can be under way (rule R9).

@@ -22,6 +22,25 @@ type Receipt struct {
 	Code          ErrorCode `json:"code,omitempty"` // of failed
 }
 
+// receiptTypes are the wire names of receipts by what they are evidence of.
+var receiptTypes = map[Status]string{
+	StatusSent: TypeReceiptSent, StatusDelivered: TypeReceiptDelivered, StatusRead: TypeReceiptRead, StatusFailed: TypeReceiptFailed,
+}
+
+// ReceiptType gives the wire name of the receipt that is evidence of a status; "" when none is.
+func ReceiptType(s Status) string { return receiptTypes[s] }
+
+// ReceiptStatus gives the status that a receipt of a wire name, of whatever version, is evidence of; "" when it is no receipt.
+func ReceiptStatus(wireType string) Status {
+	name := NameOf(wireType)
+	for s, t := range receiptTypes {
+		if NameOf(t) == name {
+			return s
+		}
+	}
+	return ""
+}
+
 // EvidenceLate is the outcome of a call that came after the end of its message: it decides nothing.
 type EvidenceLate struct {
 	Outcome    string `json:"outcome"` // accepted, refused, deferred, unknown

@@ -146,6 +146,18 @@ type Close struct {
 	Messages []events.ClosedMessage
 }
 
+// EndEvent says in ev, an event dispatch.closed without a body, what c names; it is about a message where c names only one.
+func (q *Queue) EndEvent(ev events.Event, c Close) events.Event {
+	ev.Body = &events.DispatchClosed{Reason: c.Reason, Code: c.Code, Presumed: c.Presumed, Messages: c.Messages}
+	if len(c.Messages) == 1 {
+		ev.Subject, ev.QueuedSeq = c.Messages[0].ID, c.Messages[0].QueuedSeq
+		if e, ok := q.Entry(ev.Subject); ok {
+			ev.TenantID = e.Lane.Tenant
+		}
+	}
+	return ev
+}
+
 // MayClose decides whether an end may be appended now (rules R1, R7).
 func (q *Queue) MayClose(id, reason string, now time.Time) Hold {
 	switch {

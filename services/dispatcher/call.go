@@ -83,7 +83,6 @@ const (
 	causeNeverCalled    = "start_not_confirmed"
 	causeNumberForm     = "other_number_form"
 	causeNumberDisputed = "number_check_disagrees"
-	causeOwnerGone      = "owner_gone"
 )
 
 // dueAt draws when the attempt after this one is due, should it be deferred.

@@ -79,7 +79,7 @@ func (a *actor) resolve(ctx context.Context, s openStart) {
 			return decision{fenced: &ev}
 		}
 		ev := a.event(events.TypeDispatchUnknown, "unknown", s.id, s.tenant, s.attempt,
-			&events.DispatchUnknown{Cause: causeOwnerGone, ElapsedMS: age})
+			&events.DispatchUnknown{Cause: events.UnknownOwnerGone, ElapsedMS: age})
 		return decision{fenced: &ev}
 	})
 	if err != nil {
@@ -175,7 +175,7 @@ func (a *actor) close(ctx context.Context, margin time.Duration) {
 				return decision{}
 			}
 			c = due[0]
-			ev := a.closedEvent(q, c)
+			ev := q.EndEvent(a.event(events.TypeDispatchClosed, "closed", events.ClosedMessage{}, "", 0, nil), c)
 			return decision{fenced: &ev}
 		})
 		if err != nil {
@@ -189,16 +189,4 @@ func (a *actor) close(ctx context.Context, margin time.Duration) {
 		a.log.Info().Str("reason", c.Reason).Str("code", string(c.Code)).Bool("presumed", c.Presumed).
 			Int("messages", len(c.Messages)).Str("first", c.Messages[0].ID).Msg("ended")
 	}
-}
-
-func (a *actor) closedEvent(q *queue.Queue, c queue.Close) events.Event {
-	body := &events.DispatchClosed{Reason: c.Reason, Code: c.Code, Presumed: c.Presumed, Messages: c.Messages}
-	ev := a.event(events.TypeDispatchClosed, "closed", events.ClosedMessage{}, "", 0, body)
-	if len(c.Messages) == 1 {
-		ev.Subject, ev.QueuedSeq = c.Messages[0].ID, c.Messages[0].QueuedSeq
-		if e, ok := q.Entry(ev.Subject); ok {
-			ev.TenantID = e.Lane.Tenant
-		}
-	}
-	return ev
 }

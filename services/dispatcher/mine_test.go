@@ -120,7 +120,7 @@ func (r *rig) foreign(id string, types ...string) {
 	for _, kind := range types {
 		ev := events.Event{Envelope: events.Envelope{Type: kind, Nonce: "lost nonce"}, Body: &events.DispatchStarted{Call: "sendText"}}
 		if kind == events.TypeDispatchUnknown {
-			ev.Nonce, ev.Body = "", &events.DispatchUnknown{Cause: causeOwnerGone}
+			ev.Nonce, ev.Body = "", &events.DispatchUnknown{Cause: events.UnknownOwnerGone}
 		}
 		ev.Address = events.EventSubject(r.p, instanceID, events.GroupDispatch, strings.Split(kind, ".")[1])
 		ev.ID, ev.Source, ev.Time, ev.Subject, ev.TenantID, ev.Attempt = newID(), source, time.Now().UTC(), id, tenant, 1

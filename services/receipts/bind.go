@@ -128,7 +128,7 @@ func (c *Correlator) appendReceipt(ctx context.Context, k key, m tracked, s sigh
 	}
 	_, err := c.log.Append(ctx, events.Event{
 		Envelope: events.Envelope{
-			ID: m.id + "." + name, Type: receiptTypes[s.state], Source: source, Time: time.Now(),
+			ID: m.id + "." + name, Type: events.ReceiptType(s.state), Source: source, Time: time.Now(),
 			Subject: m.id, TenantID: m.tenant, QueuedSeq: m.queuedSeq, GatewayID: k.id,
 		},
 		Address: events.EventSubject(c.partition, k.instance, events.GroupReceipt, name),

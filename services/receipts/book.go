@@ -113,7 +113,7 @@ func (b *book) apply(rec events.Recorded, now time.Time) []key {
 	case events.TypeDispatchDeferred, events.TypeDispatchUnknown, events.TypeDispatchDisproved:
 		m.open = 0
 	case events.TypeReceiptSent, events.TypeReceiptDelivered, events.TypeReceiptRead, events.TypeReceiptFailed:
-		m.recorded[receiptState(rec.Type)] = true
+		m.recorded[events.ReceiptStatus(rec.Type)] = true
 	}
 	if rec.GatewayID != "" && addr.Group == events.GroupDispatch {
 		b.claim(key{addr.Instance, rec.GatewayID}, m, rec.Attempt)
@@ -213,19 +213,4 @@ func (b *book) sightings(k key) []sighting {
 		return nil
 	}
 	return append([]sighting(nil), e.Value.(*held).seen...)
-}
-
-// receiptTypes are the wire names of receipts by public status.
-var receiptTypes = map[events.Status]string{
-	events.StatusSent: events.TypeReceiptSent, events.StatusDelivered: events.TypeReceiptDelivered,
-	events.StatusRead: events.TypeReceiptRead, events.StatusFailed: events.TypeReceiptFailed,
-}
-
-func receiptState(wireType string) events.Status {
-	for state, t := range receiptTypes {
-		if t == wireType {
-			return state
-		}
-	}
-	return ""
 }

@@ -64,7 +64,7 @@ func TestC2EachVersionThroughIngestAndCorrelator(t *testing.T) {
 				if rec.Subject == "msg_last" {
 					continue
 				}
-				got[rec.Subject] = append(got[rec.Subject], string(receiptState(rec.Type)))
+				got[rec.Subject] = append(got[rec.Subject], string(events.ReceiptStatus(rec.Type)))
 				states[rec.Subject] = states[rec.Subject].Apply(rec)
 			}
 			for id := range ids {

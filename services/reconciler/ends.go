@@ -15,9 +15,6 @@ import (
 	"pilotstatus.dev/projections/views"
 )
 
-// causeOwnerGone is the dispatcher's word for a start whose owner left no outcome.
-const causeOwnerGone = "owner_gone"
-
 // ends is the second net under the dispatchers: it ends what they should have ended, and did not within the margin. Where they
 // work there is nothing to do.
 func (r *Reconciler) ends(ctx context.Context, p events.Partition, now time.Time) error {
@@ -69,7 +66,9 @@ func (r *Reconciler) end(ctx context.Context, p events.Partition, instance strin
 		}
 	}
 	for _, c := range q.Closes(now, len(accepted)) {
-		if last, err = r.log.AppendFenced(ctx, p, instance, closed(p, instance, c, q, now), last); err != nil {
+		ev := q.EndEvent(fenced(p, instance, events.TypeDispatchClosed, "closed", nil), c)
+		ev.Time = now.UTC()
+		if last, err = r.log.AppendFenced(ctx, p, instance, ev, last); err != nil {
 			return r.dropped(err)
 		}
 		r.set.Metrics.acts.WithLabelValues(actEnded).Add(float64(len(c.Messages)))
@@ -114,7 +113,7 @@ func (r *Reconciler) unknown(ctx context.Context, p events.Partition, instance s
 		return last, nil
 	}
 	ev := fenced(p, instance, events.TypeDispatchUnknown, "unknown", &events.DispatchUnknown{
-		Cause: causeOwnerGone, ElapsedMS: time.Since(at.StartedAt).Milliseconds(),
+		Cause: events.UnknownOwnerGone, ElapsedMS: time.Since(at.StartedAt).Milliseconds(),
 	})
 	ev.Subject, ev.TenantID, ev.Attempt, ev.QueuedSeq = e.ID, e.Lane.Tenant, n, e.QueuedSeq
 	seq, err := r.log.AppendFenced(ctx, p, instance, ev, last)
@@ -135,20 +134,6 @@ func (r *Reconciler) dropped(err error) error {
 		return nil
 	}
 	return err
-}
-
-func closed(p events.Partition, instance string, c queue.Close, q *queue.Queue, now time.Time) events.Event {
-	ev := fenced(p, instance, events.TypeDispatchClosed, "closed", &events.DispatchClosed{
-		Reason: c.Reason, Code: c.Code, Presumed: c.Presumed, Messages: c.Messages,
-	})
-	ev.Time = now.UTC()
-	if len(c.Messages) == 1 {
-		ev.Subject, ev.QueuedSeq = c.Messages[0].ID, c.Messages[0].QueuedSeq
-		if e, ok := q.Entry(ev.Subject); ok {
-			ev.TenantID = e.Lane.Tenant
-		}
-	}
-	return ev
 }
 
 func fenced(p events.Partition, instance, typ, name string, body any) events.Event {

@@ -132,7 +132,7 @@ func (r *Reconciler) say(ctx context.Context, s silent, step silence.Step) {
 		}
 		for _, rec := range recs {
 			if rec.Subject == s.ID {
-				m.Stage = silence.After(m.Stage, stateOf(rec.Type))
+				m.Stage = silence.After(m.Stage, events.ReceiptStatus(rec.Type))
 			}
 		}
 		read = max(read, last)
@@ -175,20 +175,5 @@ func (r *Reconciler) event(s silent, step silence.Step, seen uint64) events.Even
 			ID: s.ID + "." + name, Type: typ, Source: source, Time: s.now.UTC(), Subject: s.ID, TenantID: s.TenantID, QueuedSeq: s.Queued.Sequence,
 		},
 		Address: events.EventSubject(s.Queued.Partition, s.InstanceID, group, name), Body: body,
-	}
-}
-
-func stateOf(receipt string) events.Status {
-	switch events.NameOf(receipt) {
-	case events.NameOf(events.TypeReceiptSent):
-		return events.StatusSent
-	case events.NameOf(events.TypeReceiptDelivered):
-		return events.StatusDelivered
-	case events.NameOf(events.TypeReceiptRead):
-		return events.StatusRead
-	case events.NameOf(events.TypeReceiptFailed):
-		return events.StatusFailed
-	default:
-		return ""
 	}
 }
