@@ -91,12 +91,7 @@ func wordOf(held bool, w presence.Word) *InstanceWord {
 
 // partitionOf gives the partition of an instance.
 func (a *API) partitionOf(instance string) events.Partition {
-	return events.PartitionOf(instance, a.partitions())
-}
-
-func (a *API) partitions() (n int) {
-	a.ports.Catalog.Read(func(c *catalog.Catalog) { n = c.Deployment.Partitions })
-	return n
+	return events.PartitionOf(instance, partitionsOf(a.ports.Catalog))
 }
 
 var leverTexts = map[presence.Lever]string{

@@ -110,7 +110,7 @@ func (a *API) registerAdminMessages() {
 // original finds an accepted message of any tenant: by the views, and in the log what they may not have.
 func (a *API) original(ctx context.Context, id string) (events.Recorded, error) {
 	p, _, ok := events.ParseMessageID(id)
-	if !ok || int(p) >= a.partitions() {
+	if !ok || int(p) >= partitionsOf(a.ports.Catalog) {
 		return events.Recorded{}, errNoMessage()
 	}
 	if at, err := a.ports.Originals.Place(ctx, id); err == nil {

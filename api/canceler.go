@@ -12,7 +12,6 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/cancel"
-	"pilotstatus.dev/events/catalog"
 )
 
 // Bounds of a cancel (docs/reference/api.md).
@@ -192,8 +191,7 @@ func (c *canceler) event(p events.Partition, instance string, end events.Dispatc
 // locate finds the messages: in the views, and in the log what the views may not have. What is decided by that is said; viewed
 // tells that the views answered.
 func (c *canceler) locate(ctx context.Context, scope Scope, ids []string, said *verdicts) (found []located, viewed bool, err error) {
-	partitions := 0
-	c.catalog.Read(func(cat *catalog.Catalog) { partitions = cat.Deployment.Partitions })
+	partitions := partitionsOf(c.catalog)
 	missing := map[events.Partition][]string{}
 	for _, id := range ids {
 		p, _, ok := events.ParseMessageID(id)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
-	"pilotstatus.dev/events/catalog"
 )
 
 const maxIDLength = 256
@@ -55,9 +54,7 @@ func (a *API) young(id string) (events.Partition, bool) {
 		id = "msg_" + rest // the same form: see correlationID
 	}
 	p, unixMilli, ok := events.ParseMessageID(id)
-	partitions := 0
-	a.ports.Catalog.Read(func(c *catalog.Catalog) { partitions = c.Deployment.Partitions })
-	if !ok || int(p) >= partitions {
+	if !ok || int(p) >= partitionsOf(a.ports.Catalog) {
 		return 0, false
 	}
 	age := a.ports.Now().Sub(time.UnixMilli(unixMilli))

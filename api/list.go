@@ -9,7 +9,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"pilotstatus.dev/events"
-	"pilotstatus.dev/events/catalog"
 )
 
 // MessageList is a page of messages, newest first.
@@ -110,8 +109,7 @@ func (a *API) catchUpList(ctx context.Context, q listQuery) error {
 	if q.after != (ListPlace{}) || !q.filter.To.IsZero() && q.filter.To.Before(a.ports.Now().Add(-a.cfg.Young)) {
 		return nil
 	}
-	n := 0
-	a.ports.Catalog.Read(func(c *catalog.Catalog) { n = c.Deployment.Partitions })
+	n := partitionsOf(a.ports.Catalog)
 	var parts []events.Partition
 	switch {
 	case n < 1: // nothing was ever accepted

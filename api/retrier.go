@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -121,18 +122,11 @@ func (a *API) retried(ctx context.Context, in *retryInput) (*retried, error) {
 	m.slot.name = idempotency.Request{
 		Tenant: m.scope.Tenant, Environment: m.scope.Environment, Method: http.MethodPost, Path: adminPrefix + "messages/retry", Key: in.key, Item: in.ID,
 	}.Name()
-	m.fingerprint, err = idempotency.Fingerprint([]string{"operator", by.by, in.ID}, map[string]json.RawMessage{"force": boolJSON(m.force)})
+	m.fingerprint, err = idempotency.Fingerprint([]string{"operator", by.by, in.ID}, map[string]json.RawMessage{"force": json.RawMessage(strconv.FormatBool(m.force))})
 	if err != nil {
 		return nil, internal(err)
 	}
 	return m, nil
-}
-
-func boolJSON(v bool) json.RawMessage {
-	if v {
-		return json.RawMessage("true")
-	}
-	return json.RawMessage("false")
 }
 
 // repeatedRetry answers a retry that was made before: what it did is not decided anew.

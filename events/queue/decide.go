@@ -252,6 +252,9 @@ func (q *Queue) end(e *Entry, now time.Time) (string, events.ErrorCode) {
 // first (rule R6).
 func (q *Queue) Open() []*Entry { return bySeq(q.ix.open) }
 
+// Unknowns reports how many entries Unknown would list.
+func (q *Queue) Unknowns() int { return len(q.ix.unknown) }
+
 // Unknown lists the entries with an attempt that is unknown, and those that left without a known gateway id: look-ups ask about them.
 func (q *Queue) Unknown() []*Entry { return bySeq(q.ix.unknown) }
 

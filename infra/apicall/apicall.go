@@ -1,4 +1,5 @@
-// Package apicall makes calls of Pilot's HTTP API for the programs that try it out: demonstration, benchmark, crash and power cut.
+// Package apicall makes calls of Pilot's HTTP API for the programs that try it out (demonstration, benchmark, crash, power cut) and for
+// operators' commands.
 package apicall
 
 import (

@@ -28,27 +28,23 @@ const selectAwaited = `SELECT m.id, m.tenant_id, m.instance_id, m.gateway_id, m.
 	FROM (SELECT x.*, row_number() OVER (PARTITION BY instance_id ORDER BY waits_since, id) AS nth FROM (
 			SELECT id, tenant_id, instance_id, coalesce(gateway_id, '') AS gateway_id, queued_seq, stage, dispatched_at, deliver_until, `
 
+const endAwaited = `
+			ORDER BY waits_since LIMIT $4) x) m
+		JOIN checkpoints c ON c.view = $5 AND c.partition = $1
+		WHERE m.nth <= $3 ORDER BY m.instance_id, m.nth`
+
 const (
 	awaitedScan = 20_000
 
 	selectUnacknowledged = selectAwaited + `dispatched_at AS waits_since FROM messages
-			WHERE partition = $1 AND status = 'QUEUED' AND dispatched_at IS NOT NULL AND NOT ack_overdue AND dispatched_at < $2
-			ORDER BY dispatched_at LIMIT $4) x) m
-		JOIN checkpoints c ON c.view = $5 AND c.partition = $1
-		WHERE m.nth <= $3 ORDER BY m.instance_id, m.nth`
+			WHERE partition = $1 AND status = 'QUEUED' AND dispatched_at IS NOT NULL AND NOT ack_overdue AND dispatched_at < $2` + endAwaited
 
 	selectUndelivered = selectAwaited + `dispatched_at AS waits_since FROM messages
-			WHERE partition = $1 AND status IN ('QUEUED', 'SENT') AND dispatched_at IS NOT NULL AND dispatched_at < $2
-			ORDER BY dispatched_at LIMIT $4) x) m
-		JOIN checkpoints c ON c.view = $5 AND c.partition = $1
-		WHERE m.nth <= $3 ORDER BY m.instance_id, m.nth`
+			WHERE partition = $1 AND status IN ('QUEUED', 'SENT') AND dispatched_at IS NOT NULL AND dispatched_at < $2` + endAwaited
 
 	selectUnended = selectAwaited + `deliver_until AS waits_since FROM messages
 			WHERE partition = $1 AND status = 'QUEUED' AND dispatched_at IS NULL
-				AND deliver_until < CASE WHEN stage = 'UNCONFIRMED' THEN $6::timestamptz ELSE $2::timestamptz END AND deliver_until < $2
-			ORDER BY deliver_until LIMIT $4) x) m
-		JOIN checkpoints c ON c.view = $5 AND c.partition = $1
-		WHERE m.nth <= $3 ORDER BY m.instance_id, m.nth`
+				AND deliver_until < CASE WHEN stage = 'UNCONFIRMED' THEN $6::timestamptz ELSE $2::timestamptz END AND deliver_until < $2` + endAwaited
 
 	countOverdue = `SELECT count(*) FROM (SELECT 1 FROM messages
 		WHERE partition = $1 AND status = 'QUEUED' AND dispatched_at IS NOT NULL AND ack_overdue LIMIT $2) x`

@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"slices"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/queue"
@@ -16,7 +15,7 @@ func policies(after []string) (map[events.Category]queue.Policy, error) {
 	}
 	for _, name := range after {
 		c := events.Category(name)
-		if !slices.Contains([]events.Category{events.OTP, events.Utility, events.Marketing}, c) {
+		if !c.Valid() {
 			return nil, errors.New("--after-absence names OTP, UTILITY or MARKETING, or none")
 		}
 		out[c] = queue.AfterAbsence

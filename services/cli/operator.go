@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/google/uuid"
+
+	"pilotstatus.dev/infra/apicall"
 )
 
 // operatorAPI reaches the operators' API of a running Pilot: who pulls a lever is known by the key.
@@ -23,42 +24,17 @@ type operatorAPI struct {
 	Within   time.Duration `help:"Bound of the request." default:"30s"`
 }
 
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 8 << 20
-
 // do makes a request below /v1/admin and prints the answer. A refusal is an error that names its code.
 func (o operatorAPI) do(s *session, method, path string, body any, header ...string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, o.Within)
 	defer cancel()
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(o.AdminURL, "/")+"/v1/admin/"+path, bytes.NewReader(raw))
-	if err != nil {
-		return fmt.Errorf("make request (--admin-url): %w", err)
-	}
-	if body == nil {
-		req.Body, req.ContentLength = http.NoBody, 0
-	} else {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Close = true // one request a command
-	req.Header.Set("X-Api-Key", o.Key)
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
+	status, answer, err := apicall.Do(ctx, http.DefaultClient, method, strings.TrimRight(o.AdminURL, "/")+"/v1/admin/"+path, o.Key, body, header...)
+	http.DefaultClient.CloseIdleConnections() // one request a command
 	if err != nil {
 		return fmt.Errorf("ask the operators' API (--admin-url): %w", err)
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("read answer: %w", err)
-	}
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		return refusal(resp.StatusCode, answer)
+	if status >= http.StatusMultipleChoices {
+		return refusal(status, answer)
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, answer, "", "  "); err != nil {

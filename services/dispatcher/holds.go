@@ -55,7 +55,7 @@ func (a *actor) optedOut(ctx context.Context, j job, recipientHash string) bool 
 	out := false
 	a.p.d.catalog.Read(func(c *catalog.Catalog) { out = c.OptedOut(j.lane.Tenant, recipientHash) })
 	if out {
-		a.closeOne(ctx, j, events.FailOptedOut)
+		a.closeOne(ctx, j, events.FailOptedOut, always)
 	}
 	return out
 }

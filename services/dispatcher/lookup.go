@@ -57,6 +57,11 @@ func (a *actor) lookUp(ctx context.Context) {
 	now := a.p.d.set.Now()
 	due := false
 	a.mu.Lock()
+	if a.q.Unknowns() == 0 { // mostly, and this comes by with every event of the instance
+		a.mu.Unlock()
+		clear(a.lookups)
+		return
+	}
 	all, seq := a.suspects(), a.q.GroupSequence()
 	a.mu.Unlock()
 	live := map[string]bool{}

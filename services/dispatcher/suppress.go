@@ -49,21 +49,8 @@ func (a *actor) suppressed(ctx context.Context, j job, said string) bool {
 	if !again {
 		return false
 	}
-	done := false
-	err := a.decide(ctx, func(q *queue.Queue, now time.Time) decision {
-		if !repeats(q, j, said, now) {
-			return decision{}
-		}
-		done = true
-		ev := a.event(events.TypeDispatchClosed, "closed", j.message(), j.lane.Tenant, 0, &events.DispatchClosed{
-			Reason: events.ClosedFailed, Code: events.FailDuplicateSuppressed, Messages: []events.ClosedMessage{j.message()},
-		})
-		return decision{fenced: &ev}
-	})
-	switch {
-	case err != nil:
-		a.log.Warn().Err(err).Str("message", j.id).Msg("close not confirmed")
-	case done:
+	still := func(q *queue.Queue, now time.Time) bool { return repeats(q, j, said, now) }
+	if a.closeOne(ctx, j, events.FailDuplicateSuppressed, still) {
 		a.p.d.metrics.suppressed.Inc()
 		a.log.Info().Str("message", j.id).Str("tenant", j.lane.Tenant).Msg("suppressed: the last message to this recipient said the same")
 	}

@@ -41,7 +41,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	number, verdict := a.number(ctx, client, inst, content.Digits)
 	switch verdict {
 	case numberRefused:
-		a.closeOne(ctx, j, events.FailNotOnWhatsApp)
+		a.closeOne(ctx, j, events.FailNotOnWhatsApp, always)
 		return
 	case numberNotNow:
 		a.postpone(j, postponeFor)
@@ -202,10 +202,13 @@ func attemptOf(e *queue.Entry, n int) message.Attempt {
 	return message.Attempt{}
 }
 
-// closeOne ends a message of which nothing was tried: the number check refused every form of its number.
-func (a *actor) closeOne(ctx context.Context, j job, code events.ErrorCode) {
+// always is the condition of an end that needs none of its own.
+func always(*queue.Queue, time.Time) bool { return true }
+
+// closeOne ends a message of which no attempt can have had an effect, if that holds when it is appended; done says that it did.
+func (a *actor) closeOne(ctx context.Context, j job, code events.ErrorCode, holds func(*queue.Queue, time.Time) bool) (done bool) {
 	err := a.decide(ctx, func(q *queue.Queue, now time.Time) decision {
-		if q.MayClose(j.id, events.ClosedFailed, now) != queue.HoldNone {
+		if done = q.MayClose(j.id, events.ClosedFailed, now) == queue.HoldNone && holds(q, now); !done {
 			return decision{}
 		}
 		ev := a.event(events.TypeDispatchClosed, "closed", j.message(), j.lane.Tenant, 0,
@@ -215,4 +218,5 @@ func (a *actor) closeOne(ctx context.Context, j job, code events.ErrorCode) {
 	if err != nil {
 		a.log.Warn().Err(err).Str("message", j.id).Msg("close not confirmed")
 	}
+	return done && err == nil
 }

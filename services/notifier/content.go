@@ -26,6 +26,20 @@ func (w *Worker) opened(ctx context.Context, e events.Endpoint) ([]string, error
 	return out, nil
 }
 
+// accepted gives the message that a delivery tells of, as it was accepted; nil when another one stands where it should: nothing of that is
+// ever told.
+func (w *Worker) accepted(ctx context.Context, tenant string, body events.HookDelivery) (*events.MessageQueued, error) {
+	rec, err := w.queued.get(ctx, body.Queued)
+	if err != nil {
+		return nil, fmt.Errorf("read accepted message: %w", err)
+	}
+	queued, ok := rec.Body.(*events.MessageQueued)
+	if !ok || rec.Subject != body.MessageID || rec.TenantID != tenant {
+		return nil, nil
+	}
+	return queued, nil
+}
+
 // payload unseals number and content; nil when they are not wanted, or gone for good.
 func (w *Worker) payload(ctx context.Context, tenant string, body events.HookDelivery) (*events.Payload, error) {
 	if !body.WithContent {
@@ -33,13 +47,9 @@ func (w *Worker) payload(ctx context.Context, tenant string, body events.HookDel
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.settings.CallLimit)
 	defer cancel()
-	rec, err := w.queued.get(ctx, body.Queued)
-	if err != nil {
-		return nil, fmt.Errorf("read accepted message: %w", err)
-	}
-	queued, ok := rec.Body.(*events.MessageQueued)
-	if !ok || rec.Subject != body.MessageID || rec.TenantID != tenant {
-		return nil, nil // nothing of another message is ever told
+	queued, err := w.accepted(ctx, tenant, body)
+	if err != nil || queued == nil {
+		return nil, err
 	}
 	text, err := w.keys.Open(ctx, tenant, queued.Sealed, keyring.AAD(tenant, body.MessageID, events.FieldPayload))
 	if errors.Is(err, keyring.ErrKeyMissing) || errors.Is(err, keyring.ErrCorrupt) {
@@ -61,20 +71,15 @@ func (w *Worker) kept(ctx context.Context, d *eventlog.Delivery, body events.Hoo
 	if len(a.said) == 0 {
 		return nil
 	}
-	rec, err := w.queued.get(ctx, body.Queued)
-	if err == nil {
-		queued, ok := rec.Body.(*events.MessageQueued)
-		if !ok || rec.Subject != body.MessageID || rec.TenantID != d.TenantID {
-			return nil
-		}
+	queued, err := w.accepted(ctx, d.TenantID, body)
+	if err == nil && queued != nil {
 		var sealed events.Sealed
-		sealed, err = w.keys.SealBeside(ctx, d.TenantID, queued.Sealed, keyring.AAD(d.TenantID, d.ID, events.FieldHookResponse), a.said)
-		switch {
-		case err == nil:
+		if sealed, err = w.keys.SealBeside(ctx, d.TenantID, queued.Sealed, keyring.AAD(d.TenantID, d.ID, events.FieldHookResponse), a.said); err == nil {
 			return &sealed
-		case errors.Is(err, keyring.ErrKeyMissing), errors.Is(err, keyring.ErrCorrupt):
-			return nil
 		}
+	}
+	if err == nil || errors.Is(err, keyring.ErrKeyMissing) || errors.Is(err, keyring.ErrCorrupt) {
+		return nil
 	}
 	w.settings.Logger.Warn().Err(err).Str("webhook_id", d.ID).Msg("answer of an endpoint is not kept")
 	return nil
