@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -101,8 +100,7 @@ func newKey(env events.Environment) (raw string, keep func(*events.Key), err err
 	if err != nil {
 		return "", nil, internal(err)
 	}
-	sum := k.SHA256()
-	return k.Reveal(), func(r *events.Key) { r.PublicID, r.SHA256 = k.PublicID(), hex.EncodeToString(sum[:]) }, nil
+	return k.Reveal(), k.Keep, nil
 }
 
 func (a *API) registerAdminKeys() {

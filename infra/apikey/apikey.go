@@ -12,6 +12,7 @@ package apikey
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -112,6 +113,12 @@ func (k Key) Reveal() string { return k.raw }
 
 // SHA256 is what is stored of a key.
 func (k Key) SHA256() [sha256.Size]byte { return Digest(k.raw) }
+
+// Keep puts into the record of a key what is kept of it: its public id and its digest.
+func (k Key) Keep(in *events.Key) {
+	sum := k.SHA256()
+	in.PublicID, in.SHA256 = k.PublicID(), hex.EncodeToString(sum[:])
+}
 
 // String shows the public part.
 func (k Key) String() string {

@@ -20,7 +20,6 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
-	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/topology"
 	"pilotstatus.dev/services/app"
@@ -91,24 +90,8 @@ func (c *crew) join(ctx context.Context, i int) (err error) {
 func (c *crew) both(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, failoverLimit)
 	defer cancel()
-	for {
-		live, err := dispatcher.Live(ctx, c.leases)
-		if err != nil {
-			return err
-		}
-		working := 0
-		for _, m := range live.Members() {
-			if len(m.Serves) == c.cfg.Partitions {
-				working++
-			}
-		}
-		if working == len(c.two) && len(live.Members()) == working {
-			return nil
-		}
-		if !await.Elapsed(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("two dispatchers do not work side by side: %w", context.Cause(ctx))
-		}
-	}
+	_, err := dispatcher.AwaitServing(ctx, c.leases, c.cfg.Partitions, c.two[0].cmd.Process.Pid, c.two[1].cmd.Process.Pid)
+	return err
 }
 
 func (c *crew) end(ctx context.Context) error {
@@ -268,7 +251,7 @@ func (c *crew) without(ctx context.Context, i int, by syscall.Signal, n *int) ([
 	}
 	var waited []time.Duration
 	for k := first; k < *n; k++ {
-		at, err := c.called(ctx, fmt.Sprintf("Order %d is", k), began)
+		at, err := c.taken(ctx, fmt.Sprintf("Order %d is", k), began) // others with the text were sent to warm up
 		if err != nil {
 			return nil, err
 		}
@@ -280,21 +263,6 @@ func (c *crew) without(ctx context.Context, i int, by syscall.Signal, n *int) ([
 		return nil, err
 	}
 	return waited, c.both(ctx)
-}
-
-// called waits until the gateway gets a text, and says when it did.
-func (c *crew) called(ctx context.Context, text string, since time.Time) (time.Time, error) {
-	for {
-		entries := c.sim.Ledger(evolutionsim.Filter{Text: text}).Entries
-		for _, e := range entries {
-			if e.StartedAt.After(since) { // others with the text were sent to warm up
-				return e.StartedAt, nil
-			}
-		}
-		if !await.Elapsed(ctx, 5*time.Millisecond) {
-			return time.Time{}, fmt.Errorf("wait for the gateway: %w", context.Cause(ctx))
-		}
-	}
 }
 
 // processor is the processor time that a process has used; zero where the system does not say.

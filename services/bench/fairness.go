@@ -2,23 +2,19 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"pilotstatus.dev/events"
-	"pilotstatus.dev/infra/apicall"
-	"pilotstatus.dev/infra/apikey"
+	"pilotstatus.dev/events/presence"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/control"
@@ -75,7 +71,7 @@ func fairness(ctx context.Context, dir string, s Settings, say func(...Figure) e
 	if err := say(append(quantiles("otp_accept_to_gateway_backlog", behind), Figure{"otp_backlog_left", float64(left), "messages"})...); err != nil {
 		return err
 	}
-	if err := r.instance(ctx, instanceID(0), events.TypeInstancePaused, "paused"); err != nil {
+	if err := r.pull(ctx, instanceID(0), presence.LeverPause); err != nil {
 		return err
 	}
 	index, err := r.shared(ctx, keys)
@@ -107,12 +103,8 @@ func (r *rig) share(ctx context.Context) (keys []string, err error) {
 		Concurrency: 1, MaxConcurrency: 1,
 		Pace: events.Pace{RatePerMinute: 600, Costs: map[events.Category]float64{events.Utility: 0}}, // free for what is sent here
 	}
-	var e error
-	if inst.GatewayKey, e = c.Secrets.Seal(ctx, sharedID, []byte(r.sim.APIKey())); e != nil {
-		return nil, e
-	}
-	if inst, e = c.Secrets.SealIngress(ctx, inst, control.Ingress{IngressSecret: events.IngressSecret{Token: "token-shared-" + rand.Text(), Secret: rand.Text()}}); e != nil {
-		return nil, e
+	if inst, err = c.Secrets.SealNew(ctx, inst, r.sim.APIKey()); err != nil {
+		return nil, err
 	}
 	set(control.Define(ctx, c.Log, events.KindInstance, sharedID, inst, author, 0))
 	for i := range sharers {
@@ -120,16 +112,12 @@ func (r *rig) share(ctx context.Context) (keys []string, err error) {
 		set(control.Define(ctx, c.Log, events.KindTenant, id, events.Tenant{ID: id, Name: id}, author, 0))
 		set(control.Define(ctx, c.Log, events.KindProject, id, events.Project{ID: id, TenantID: id, Name: id, ProductionApproved: true, RetentionDays: 30}, author, 0))
 		template("template-"+id, id, id, events.Utility, id+" says {{n}}.")
-		k, e := apikey.Generate(events.Live, rand.Reader)
+		k, raw, e := control.NewKey(events.Key{ID: "key-" + id, TenantID: id, ProjectID: id, Environment: events.Live, Name: id})
 		if e != nil {
 			return nil, e
 		}
-		sum := k.SHA256()
-		set(control.Define(ctx, c.Log, events.KindKey, "key-"+id, events.Key{
-			ID: "key-" + id, TenantID: id, ProjectID: id, Environment: events.Live, Name: id, PublicID: k.PublicID(),
-			SHA256: hex.EncodeToString(sum[:]), CreatedAt: time.Now().UTC(),
-		}, author, 0))
-		keys = append(keys, k.Reveal())
+		set(control.Define(ctx, c.Log, events.KindKey, k.ID, k, author, 0))
+		keys = append(keys, raw)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("define who shares: %w", err)
@@ -139,14 +127,7 @@ func (r *rig) share(ctx context.Context) (keys []string, err error) {
 
 // say sends one message of a template.
 func (r *rig) say(ctx context.Context, key, template string, n int) error {
-	status, raw, err := apicall.Do(ctx, r.client, http.MethodPost, r.app.URLs().API+"/v1/messages/send", key, map[string]any{
-		"templateId": template, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+n%20), "variables": map[string]string{"n": fmt.Sprint(n)},
-		"deliverUntil": time.Now().UTC().Add(6 * time.Hour),
-	})
-	if err == nil && status != http.StatusAccepted {
-		err = fmt.Errorf("send answered %d: %s", status, raw)
-	}
-	return err
+	return r.send(ctx, key, map[string]any{"templateId": template, "deliverUntil": time.Now().UTC().Add(6 * time.Hour)}, n)
 }
 
 // otps sends one OTP after the other, and gives how long each took from its POST to the gateway.
@@ -159,7 +140,7 @@ func (r *rig) otps(ctx context.Context, n int) (all []time.Duration, err error) 
 		if err := r.say(bounded, r.keys[0], "bench-otp", r.otp); err != nil {
 			return nil, fmt.Errorf("measure an OTP: %w", err)
 		}
-		began, err := r.taken(bounded, fmt.Sprintf("Code %d is", r.otp))
+		began, err := r.taken(bounded, fmt.Sprintf("Code %d is", r.otp), at)
 		if err != nil {
 			return nil, err
 		}
@@ -168,25 +149,23 @@ func (r *rig) otps(ctx context.Context, n int) (all []time.Duration, err error) 
 	return all, nil
 }
 
-// taken waits until the gateway has a text, and says when it came there.
-func (r *rig) taken(ctx context.Context, text string) (time.Time, error) {
-	tick := time.NewTicker(5 * time.Millisecond) // a look goes through all that the gateway took
-	defer tick.Stop()
+// taken waits until the gateway gets a text after a time, and says when it did.
+func (r *rig) taken(ctx context.Context, text string, since time.Time) (time.Time, error) {
 	for {
-		if all := r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries; len(all) > 0 {
-			return all[0].StartedAt, nil
+		for _, e := range r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries {
+			if e.StartedAt.After(since) {
+				return e.StartedAt, nil
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("wait for the gateway: %w", ctx.Err())
-		case <-tick.C:
+		if !await.Elapsed(ctx, 5*time.Millisecond) { // a look goes through all that the gateway took
+			return time.Time{}, fmt.Errorf("wait for the gateway: %w", context.Cause(ctx))
 		}
 	}
 }
 
 // backlog has MARKETING accepted while the instance is paused, and lets it go.
 func (r *rig) backlog(ctx context.Context, s Settings) error {
-	if err := r.instance(ctx, instanceID(0), events.TypeInstancePaused, "paused"); err != nil {
+	if err := r.pull(ctx, instanceID(0), presence.LeverPause); err != nil {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -204,10 +183,10 @@ func (r *rig) backlog(ctx context.Context, s Settings) error {
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("accept a backlog: %w", err)
 	}
-	if err := r.instance(ctx, instanceID(0), events.TypeInstanceResumed, "resumed"); err != nil {
+	if err := r.pull(ctx, instanceID(0), presence.LeverResume); err != nil {
 		return err
 	}
-	_, err := r.taken(ctx, "Offer")
+	_, err := r.taken(ctx, "Offer", time.Time{})
 	return err
 }
 
@@ -216,7 +195,7 @@ func (r *rig) backlog(ctx context.Context, s Settings) error {
 func (r *rig) shared(ctx context.Context, keys []string) (float64, error) {
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	if err := r.instance(ctx, sharedID, events.TypeInstancePaused, "paused"); err != nil {
+	if err := r.pull(ctx, sharedID, presence.LeverPause); err != nil {
 		return 0, err
 	}
 	for i, key := range keys {
@@ -226,7 +205,7 @@ func (r *rig) shared(ctx context.Context, keys []string) (float64, error) {
 			}
 		}
 	}
-	if err := r.instance(ctx, sharedID, events.TypeInstanceResumed, "resumed"); err != nil {
+	if err := r.pull(ctx, sharedID, presence.LeverResume); err != nil {
 		return 0, err
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -258,12 +237,7 @@ func jain(turns map[string]float64, n int) float64 {
 	return sum * sum / (float64(n) * squares)
 }
 
-// instance appends an operator's word for an instance.
-func (r *rig) instance(ctx context.Context, id, wire, name string) error {
-	_, err := r.app.Events().Append(ctx, events.Event{
-		Address:  events.EventSubject(events.PartitionOf(id, r.cfg.Partitions), id, events.GroupInstance, name),
-		Envelope: events.Envelope{ID: uuid.NewString(), Type: wire, Source: "pilot/bench", Time: time.Now().UTC()},
-		Body:     &events.InstanceChanged{By: "operator:bench"},
-	})
-	return err
+// pull pulls an operator's lever at an instance.
+func (r *rig) pull(ctx context.Context, id string, lever presence.Lever) error {
+	return control.Pull(ctx, r.app.Events(), events.PartitionOf(id, r.cfg.Partitions), id, lever, "operator:bench")
 }

@@ -2,11 +2,10 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/infra/apicall"
-	"pilotstatus.dev/infra/apikey"
 	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/control"
@@ -128,24 +126,16 @@ func (r *rig) define(ctx context.Context) error {
 		inst := events.Instance{
 			ID: id, TenantID: tenant, Name: id, DisplayName: id, GatewayURL: r.sim.URL(), Concurrency: 1, MaxConcurrency: 1,
 		}
-		if inst.GatewayKey, err = c.Secrets.Seal(ctx, id, []byte(r.sim.APIKey())); err != nil {
-			return err
-		}
-		ingress := control.Ingress{IngressSecret: events.IngressSecret{Token: "token-" + id + rand.Text(), Secret: rand.Text()}}
-		if inst, err = c.Secrets.SealIngress(ctx, inst, ingress); err != nil {
+		if inst, err = c.Secrets.SealNew(ctx, inst, r.sim.APIKey()); err != nil {
 			return err
 		}
 		set(control.Define(ctx, c.Log, events.KindInstance, id, inst, author, 0))
-		k, e := apikey.Generate(events.Live, rand.Reader)
+		k, raw, e := control.NewKey(events.Key{ID: "key-" + id, TenantID: tenant, ProjectID: project, Environment: events.Live, Name: id, InstanceID: id})
 		if e != nil {
 			return e
 		}
-		sum := k.SHA256()
-		set(control.Define(ctx, c.Log, events.KindKey, "key-"+id, events.Key{
-			ID: "key-" + id, TenantID: tenant, ProjectID: project, Environment: events.Live, Name: id, PublicID: k.PublicID(),
-			SHA256: hex.EncodeToString(sum[:]), InstanceID: id, CreatedAt: time.Now().UTC(),
-		}, author, 0))
-		r.keys = append(r.keys, k.Reveal())
+		set(control.Define(ctx, c.Log, events.KindKey, k.ID, k, author, 0))
+		r.keys = append(r.keys, raw)
 	}
 	if err != nil {
 		return fmt.Errorf("define: %w", err)
@@ -182,10 +172,14 @@ func (r *rig) post(ctx context.Context, instance, n int) error {
 	if r.ruled {
 		header = []string{"Idempotency-Key", fmt.Sprintf("bench-%d", n)}
 	}
-	status, raw, err := apicall.Do(ctx, r.client, http.MethodPost, r.app.URLs().API+"/v1/messages/send", r.keys[instance], map[string]any{
-		"templateId": tplName, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+n%20),
-		"variables": map[string]string{"n": fmt.Sprint(n)},
-	}, header...)
+	return r.send(ctx, r.keys[instance], map[string]any{"templateId": tplName}, n, header...)
+}
+
+// send sends message n, to a recipient and with a text of its number; more says what is sent.
+func (r *rig) send(ctx context.Context, key string, more map[string]any, n int, header ...string) error {
+	body := map[string]any{"destinationNumber": fmt.Sprintf("+55119%08d", 70000000+n%20), "variables": map[string]string{"n": fmt.Sprint(n)}}
+	maps.Copy(body, more)
+	status, raw, err := apicall.Do(ctx, r.client, http.MethodPost, r.app.URLs().API+"/v1/messages/send", key, body, header...)
 	if err != nil {
 		return err
 	}

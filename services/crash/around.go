@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/google/uuid"
-
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/presence"
 	"pilotstatus.dev/infra/apicall"
 	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/services/control"
 )
 
 // joins reports that the fault hits a dispatcher that takes the place of another: of two that live each has a share for certain.
@@ -89,23 +89,15 @@ func (t *trial) pause(ctx context.Context) error {
 	if !await.Elapsed(ctx, t.pauseAt) {
 		return ctx.Err()
 	}
-	if err := t.pull(ctx, instance, events.TypeInstancePaused, "paused"); err != nil {
+	if err := t.pull(ctx, instance, presence.LeverPause); err != nil {
 		return err
 	}
 	await.Elapsed(ctx, pauseFor)
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	return t.pull(whole, instance, events.TypeInstanceResumed, "resumed")
+	return t.pull(whole, instance, presence.LeverResume)
 }
 
-func (t *trial) pull(ctx context.Context, instance, wire, name string) error {
-	_, err := t.d.platform.Events().Append(ctx, events.Event{
-		Address:  events.EventSubject(events.PartitionOf(instance, partitions), instance, events.GroupInstance, name),
-		Envelope: events.Envelope{ID: uuid.NewString(), Type: wire, Source: "pilot/crash", Time: time.Now().UTC()},
-		Body:     &events.InstanceChanged{By: "operator:crash"},
-	})
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", name, instance, err)
-	}
-	return nil
+func (t *trial) pull(ctx context.Context, instance string, lever presence.Lever) error {
+	return control.Pull(ctx, t.d.platform.Events(), events.PartitionOf(instance, partitions), instance, lever, "operator:crash")
 }

@@ -3,12 +3,10 @@ package crash
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/roster"
-	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/topology"
 	"pilotstatus.dev/services/dispatcher"
@@ -24,11 +22,11 @@ func (t *trial) besides(ctx context.Context, armed *process, other string) error
 		if err := t.d.start(ctx, other, ""); err != nil {
 			return err
 		}
-		r, id, err := t.d.crew(ctx, armed)
+		r, err := t.d.crew(ctx, armed, t.d.procs[other])
 		if err != nil {
 			return err
 		}
-		if t.reaches(r, id) {
+		if id, _ := dispatcher.OfProcess(r, armed.cmd.Process.Pid); t.reaches(r, id) {
 			return nil
 		}
 		if err := t.d.procs[other].stop(ctx); err != nil {
@@ -52,22 +50,10 @@ func (t *trial) reaches(r roster.Roster, id string) bool {
 	return false
 }
 
-// crew waits until two dispatchers work in every partition, and gives them with the id of one of them.
-func (d *deployment) crew(ctx context.Context, of *process) (roster.Roster, string, error) {
+// crew waits until the two dispatchers work in every partition, and gives them.
+func (d *deployment) crew(ctx context.Context, one, other *process) (roster.Roster, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	leases := eventlog.NewLeases(d.platform.Events(), topology.Deployment{Partitions: partitions})
-	for {
-		r, err := dispatcher.Live(ctx, leases)
-		if err != nil {
-			return roster.Roster{}, "", err
-		}
-		waits := slices.ContainsFunc(r.Members(), func(m roster.Member) bool { return len(m.Serves) < partitions })
-		if id, ok := dispatcher.OfProcess(r, of.cmd.Process.Pid); ok && !waits && len(r.Members()) == 2 {
-			return r, id, nil
-		}
-		if !await.Elapsed(ctx, 100*time.Millisecond) {
-			return roster.Roster{}, "", fmt.Errorf("two dispatchers do not work side by side: %v: %w", r.Members(), context.Cause(ctx))
-		}
-	}
+	return dispatcher.AwaitServing(ctx, leases, partitions, one.cmd.Process.Pid, other.cmd.Process.Pid)
 }

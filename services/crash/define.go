@@ -3,7 +3,6 @@ package crash
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -90,24 +89,16 @@ func (d *deployment) defineInstance(ctx context.Context, log control.Appender, s
 		ID: id, TenantID: tenant, Name: id, DisplayName: id, Number: fmt.Sprintf("551190000%04d", i), GatewayURL: d.sim, Concurrency: calls(i), MaxConcurrency: calls(i),
 	}
 	var err error
-	if inst.GatewayKey, err = secrets.Seal(ctx, id, []byte(simKey)); err != nil {
-		return 0, err
-	}
-	ingress := control.Ingress{IngressSecret: events.IngressSecret{Token: "token-" + id + rand.Text(), Secret: rand.Text()}}
-	if inst, err = secrets.SealIngress(ctx, inst, ingress); err != nil {
+	if inst, err = secrets.SealNew(ctx, inst, simKey); err != nil {
 		return 0, err
 	}
 	if _, err := control.Define(ctx, log, events.KindInstance, id, inst, author, 0); err != nil {
 		return 0, err
 	}
-	k, err := apikey.Generate(events.Live, rand.Reader)
+	k, raw, err := control.NewKey(events.Key{ID: "key-" + id, TenantID: tenant, ProjectID: project, Environment: events.Live, Name: id, InstanceID: id})
 	if err != nil {
 		return 0, err
 	}
-	sum := k.SHA256()
-	d.keys = append(d.keys, k.Reveal())
-	return control.Define(ctx, log, events.KindKey, "key-"+id, events.Key{
-		ID: "key-" + id, TenantID: tenant, ProjectID: project, Environment: events.Live, Name: id, PublicID: k.PublicID(),
-		SHA256: hex.EncodeToString(sum[:]), InstanceID: id, CreatedAt: time.Now().UTC(),
-	}, author, 0)
+	d.keys = append(d.keys, raw)
+	return control.Define(ctx, log, events.KindKey, k.ID, k, author, 0)
 }

@@ -5,7 +5,6 @@ package demo
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,11 +150,7 @@ func (w *writer) instance(id string, t Target, inst events.Instance) {
 	}
 	inst.ID, inst.GatewayURL, inst.Concurrency, inst.MaxConcurrency = id, t.GatewayURL, 1, 1
 	inst.Pace = events.Pace{RatePerMinute: 1200, Burst: 1} // a demonstration is fast; a human-like pace is a setting
-	if inst.GatewayKey, w.err = w.c.Secrets.Seal(w.ctx, id, []byte(t.GatewayKey)); w.err != nil {
-		return
-	}
-	ingress := control.Ingress{IngressSecret: events.IngressSecret{Token: random(24), Secret: random(24)}}
-	if inst, w.err = w.c.Secrets.SealIngress(w.ctx, inst, ingress); w.err != nil {
+	if inst, w.err = w.c.Secrets.SealNew(w.ctx, inst, t.GatewayKey); w.err != nil {
 		return
 	}
 	define(w, events.KindInstance, id, inst, version)
@@ -165,18 +160,14 @@ func (w *writer) key(id string, env events.Environment, instance string) string 
 	if w.err != nil {
 		return ""
 	}
-	k, err := apikey.Generate(env, rand.Reader)
+	k, raw, err := control.NewKey(events.Key{ID: id, TenantID: TenantID, ProjectID: ProjectID, Environment: env, Name: id, InstanceID: instance})
 	if err != nil {
 		w.err = err
 		return ""
 	}
-	sum := k.SHA256()
 	version, _ := w.version(events.KindKey, id)
-	define(w, events.KindKey, id, events.Key{
-		ID: id, TenantID: TenantID, ProjectID: ProjectID, Environment: env, Name: id, PublicID: k.PublicID(),
-		SHA256: hex.EncodeToString(sum[:]), InstanceID: instance, CreatedAt: time.Now().UTC(),
-	}, version)
-	return k.Reveal()
+	define(w, events.KindKey, id, k, version)
+	return raw
 }
 
 // endpoint defines the endpoint, or moves it to the target. The secret is known only when it was made now.
@@ -213,12 +204,6 @@ func Secret(ctx context.Context, c Control) (string, error) {
 	}
 	raw, err := c.Secrets.Open(ctx, EndpointID, e.Secrets[0])
 	return string(raw), err
-}
-
-func random(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: it ends the process instead
-	return hex.EncodeToString(b)
 }
 
 func templates() []events.Template {
