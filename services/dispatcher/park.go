@@ -31,8 +31,8 @@ func (a *actor) park(ctx context.Context, inst events.Instance, v evolution.Verd
 	if known {
 		return
 	}
+	a.probed(0, now.Add(a.probeWait(0, wide))) // before the fold shows the park: the actor goes on beside this turn, and would probe at once
 	a.record(ctx, events.TypeInstanceParked, "parked", v.Code, string(v.Scope))
-	a.probed(0, now.Add(a.probeWait(0, wide)))
 	a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
 }
 
