@@ -10,6 +10,9 @@ const (
 	Marketing Category = "MARKETING"
 )
 
+// Categories lists them, in order of precedence.
+func Categories() []Category { return []Category{OTP, Utility, Marketing} }
+
 // Valid reports whether c is one of the three categories.
 func (c Category) Valid() bool { return c == OTP || c == Utility || c == Marketing }
 

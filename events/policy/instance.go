@@ -37,7 +37,7 @@ func Instance(c *catalog.Catalog, i events.Instance, before *events.Instance) (f
 	f.count("pace.burst", i.Pace.Burst, 0, events.MaxBurst)
 	f.rate("pace.jitter", i.Pace.Jitter, events.MaxJitter)
 	known := 0
-	for _, c := range []events.Category{events.OTP, events.Utility, events.Marketing} {
+	for _, c := range events.Categories() {
 		if cost, set := i.Pace.Costs[c]; set {
 			known++
 			f.rate("pace.costs."+string(c), cost, float64(max(i.Pace.Burst, 1)))

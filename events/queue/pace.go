@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"container/heap"
-	"hash/fnv"
 	"math"
 	"slices"
 	"time"
@@ -59,15 +58,7 @@ func rankOf(e *Entry) uint8 {
 var categories = [...]events.Category{events.Utility, events.OTP, events.Utility, events.Marketing}
 
 // drawOf gives the chance of a start: known to all who read its nonce, and to nobody before.
-func drawOf(nonce string) uint32 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(nonce))
-	x := h.Sum64() // the low bits of FNV differ little between names that differ at the end
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	return uint32(x)
-}
+func drawOf(nonce string) uint32 { return uint32(events.Hash(nonce)) }
 
 // notePace takes in the starts of an entry, as its facts tell of them now.
 func (q *Queue) notePace(e *Entry) {

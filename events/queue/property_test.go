@@ -67,7 +67,7 @@ func look(q *Queue, now time.Time) seen {
 	for _, e := range q.Doubtful() {
 		s.Doubts = append(s.Doubts, e.ID)
 	}
-	for _, c := range []events.Category{events.OTP, events.Utility, events.Marketing} {
+	for _, c := range events.Categories() {
 		s.Paced = append(s.Paced, q.PacedUntil(c))
 	}
 	for range 6 {

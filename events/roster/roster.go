@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"slices"
 
 	"pilotstatus.dev/events"
@@ -120,15 +119,5 @@ func (r Roster) first(p events.Partition, may func(Member) bool) []string {
 	return out
 }
 
-// weight is the rendezvous weight of a member for a thing. FNV alone hardly moves its high bits for names that end alike: the mixing
-// after it is that of SplitMix64.
-func weight(id, thing string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(id)) // never fails
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(thing))
-	x := h.Sum64()
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+// weight is the rendezvous weight of a member for a thing.
+func weight(id, thing string) uint64 { return events.Hash(id, thing) }

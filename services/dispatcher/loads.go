@@ -67,7 +67,7 @@ func (a *actor) load(now time.Time) forecast.Load {
 	if known {
 		a.hold(inst)
 	}
-	for _, c := range []events.Category{events.OTP, events.Utility, events.Marketing} {
+	for _, c := range events.Categories() {
 		if at := a.q.PacedUntil(c); at.After(now) {
 			if l.Paced == nil {
 				l.Paced = map[events.Category]time.Time{}

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"hash/fnv"
 	"sync"
 	"time"
 
@@ -136,9 +135,7 @@ func (o *outages) held(url, id string, now time.Time) (at time.Time, held bool) 
 
 // fraction spreads instances evenly over [0,1).
 func fraction(id string) float64 {
-	h := fnv.New64a()
-	h.Write([]byte(id))
-	return float64(h.Sum64()*0x9E3779B97F4A7C15>>32) / (1 << 32) // names that differ in their end only differ little before
+	return float64(events.Hash(id)>>32) / (1 << 32)
 }
 
 // prober gives the instance that asks for the whole gateway: one of those that hold it.

@@ -158,7 +158,7 @@ func (r *rig) instance() events.Instance {
 func quick() Settings {
 	rules := queue.DefaultRules()
 	rules.Backoffs = map[events.Category]queue.Backoff{}
-	for _, c := range []events.Category{events.OTP, events.Utility, events.Marketing} {
+	for _, c := range events.Categories() {
 		rules.Backoffs[c] = queue.Backoff{Base: 20 * time.Millisecond, Cap: 100 * time.Millisecond}
 	}
 	rules.Quiet = 50 * time.Millisecond
