@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 )
 
 // SpecVersion is the CloudEvents version whose attributes travel in the headers (https://github.com/cloudevents/spec, 1.0.2).
@@ -109,6 +110,7 @@ func readEnvelope(h map[string][]string) (Envelope, error) {
 	// The client library hands out pieces of one text, the whole block of headers: whoever keeps an id for long, as a fold of a million
 	// pending messages does, would keep the block with it.
 	own := func(k string) string { return strings.Clone(get(k)) }
+	shared := func(k string) string { return unique.Make(get(k)).Value() } // of few values: one copy for all events
 	var bad string
 	at := func(k string) time.Time {
 		v := get(k)
@@ -133,8 +135,8 @@ func readEnvelope(h map[string][]string) (Envelope, error) {
 		return n
 	}
 	e := Envelope{
-		ID: own(HeaderID), Type: own(HeaderType), Source: own(HeaderSource), Time: at(HeaderTime),
-		Subject: own(HeaderSubject), TenantID: own(HeaderTenantID),
+		ID: own(HeaderID), Type: shared(HeaderType), Source: shared(HeaderSource), Time: at(HeaderTime),
+		Subject: own(HeaderSubject), TenantID: shared(HeaderTenantID),
 		DeliverAt: at(HeaderDeliverAt), DeliverUntil: at(HeaderDeliverUntil),
 		Attempt: int(num(HeaderAttempt, 16)), Nonce: own(HeaderNonce),
 		Prev: num(HeaderPrev, 64), QueuedSeq: num(HeaderQueuedSeq, 64), DueAt: at(HeaderDueAt),

@@ -78,7 +78,7 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 	}
 	q.ix.passed[pick.class] = 0
 	q.ix.ready[pick.class].took(pick.head.Lane.Tenant, q.rules.weight)
-	return Start{Entry: pick.head, Attempt: pick.head.NextAttempt(), Fresh: len(pick.head.sum.Attempts) == 0, Claimed: pick.class != highest}, true
+	return Start{Entry: pick.head, Attempt: pick.head.NextAttempt(), Fresh: len(pick.head.sum().Attempts) == 0, Claimed: pick.class != highest}, true
 }
 
 // candidate is a class of which something may start.

@@ -78,7 +78,7 @@ func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
 
 // startable decides by the facts of the message alone, whatever the time.
 func (q *Queue) startable(e *Entry) Hold {
-	s := e.sum
+	s := e.sum()
 	switch {
 	case !e.queued || s.Settled():
 		return HoldNotPending
@@ -114,7 +114,7 @@ func (q *Queue) budget(e *Entry) int {
 func (q *Queue) QuietUntil() time.Time {
 	var until time.Time
 	for e := range q.ix.silent {
-		for _, a := range e.sum.Attempts {
+		for _, a := range e.sum().Attempts {
 			if a.State == message.AttemptUnknown {
 				if t := a.UnknownAt.Add(q.rules.Quiet); t.After(until) {
 					until = t
@@ -129,7 +129,7 @@ func (q *Queue) QuietUntil() time.Time {
 // time is let through, of an instance that answers.
 func (q *Queue) HalfOpen() bool {
 	for e := range q.ix.silent {
-		for _, a := range e.sum.Attempts {
+		for _, a := range e.sum().Attempts {
 			if a.State == message.AttemptUnknown && !a.UnknownAt.Before(q.left) {
 				return true
 			}
@@ -167,13 +167,13 @@ func (q *Queue) MayClose(id, reason string, now time.Time) Hold {
 		return HoldUnreadable
 	}
 	e, ok := q.Entry(id)
-	if !ok || e.sum.Settled() {
+	if !ok || e.sum().Settled() {
 		return HoldNotPending
 	}
-	if e.sum.Open() > 0 {
+	if e.sum().Open() > 0 {
 		return HoldOpenStart
 	}
-	outstanding := e.sum.Outstanding() > 0
+	outstanding := e.sum().Outstanding() > 0
 	switch {
 	case reason == events.ClosedTimeout && !outstanding:
 		return HoldNoneOutstand
@@ -227,7 +227,7 @@ func (q *Queue) Closes(now time.Time, limit int) []Close {
 
 // end gives the end that fits an entry at a time: "" when none does yet.
 func (q *Queue) end(e *Entry, now time.Time) (string, events.ErrorCode) {
-	s := e.sum
+	s := e.sum()
 	switch {
 	case s.Settled() || s.Open() > 0:
 		return "", ""

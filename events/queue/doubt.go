@@ -39,10 +39,10 @@ func (q *Queue) applyRestored(rec events.Recorded) {
 
 // inDoubt reports whether e may have left in a part of the log that was lost, and nothing has shown since that it had not.
 func (q *Queue) inDoubt(e *Entry) bool {
-	if q.doubt.seq == 0 || !e.queued || e.QueuedSeq > q.doubt.upTo || e.looked >= q.doubt.seq || e.sum.Settled() {
+	if q.doubt.seq == 0 || !e.queued || e.QueuedSeq > q.doubt.upTo || e.soFar().looked >= q.doubt.seq || e.sum().Settled() {
 		return false
 	}
-	return !slices.ContainsFunc(e.Record, func(f message.Fact) bool { return f.Kind == message.KindStarted && f.Seq > q.doubt.seq })
+	return !slices.ContainsFunc(e.Record(), func(f message.Fact) bool { return f.Kind == message.KindStarted && f.Seq > q.doubt.seq })
 }
 
 // InDoubt reports whether a message may have left in a part of the log that was lost.
@@ -65,7 +65,7 @@ func (q *Queue) Restored() (upTo uint64, at time.Time) { return q.doubt.upTo, q.
 // load: whoever begins anew asks again. A later doubt holds the message again.
 func (q *Queue) LookedUp(id string) {
 	if e, ok := q.Entry(id); ok {
-		e.looked = q.doubt.seq
+		e.became().looked = q.doubt.seq
 		q.reindex(e)
 	}
 }

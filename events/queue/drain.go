@@ -8,7 +8,7 @@ func (q *Queue) Draining() bool { return q.draining > max(q.resumed, q.paused) }
 func (q *Queue) Left() int { return len(q.ix.leaving) }
 
 func (q *Queue) leaving(e *Entry) bool {
-	return q.Draining() && e.queued && e.QueuedSeq <= q.draining && (!e.sum.Settled() || e.sum.Open() > 0)
+	return q.Draining() && e.queued && e.QueuedSeq <= q.draining && (!e.sum().Settled() || e.sum().Open() > 0)
 }
 
 // drains finds what leaves anew, after a word about the instance.

@@ -49,7 +49,7 @@ func (ix *index) takeAside() []*Entry {
 // reindex puts e where its facts say it belongs.
 func (q *Queue) reindex(e *Entry) {
 	e.ver++
-	s := e.sum
+	s := e.sum()
 	set(q.ix.open, e, s.Open() > 0) // also when proved: its call may be under way
 	set(q.ix.unknown, e, e.queued && ((s.Outstanding() > 0 && !s.Settled()) || e.Unbound()))
 	set(q.ix.silent, e, e.queued && s.Outstanding() > 0 && !s.Settled())
@@ -141,7 +141,7 @@ func (q *Queue) Wake(now time.Time) time.Time {
 		break
 	}
 	for e := range q.ix.overdue {
-		if e.sum.Outstanding() > 0 {
+		if e.sum().Outstanding() > 0 {
 			sooner(e.DeliverUntil.Add(q.rules.PresumedAfter))
 		}
 	}

@@ -59,7 +59,7 @@ func (q *Queue) startless(but string) (n int) {
 		if id == but {
 			continue
 		}
-		if e := q.entries[id]; e == nil || e.sum.Open() == 0 {
+		if e := q.entries[id]; e == nil || e.sum().Open() == 0 {
 			n++
 		}
 	}
@@ -79,7 +79,7 @@ func (q *Queue) Limit() int {
 // appended before the limit was lowered, or before another call got no answer, makes no call any more.
 func (q *Queue) MayCall(id string) bool {
 	e, ok := q.Entry(id)
-	if !ok || e.sum.Open() == 0 {
+	if !ok || e.sum().Open() == 0 {
 		return false
 	}
 	older := 0
@@ -92,13 +92,13 @@ func (q *Queue) MayCall(id string) bool {
 }
 
 // openSeq is the sequence of the open start.
-func (e *Entry) openSeq() uint64 { return e.sum.Attempts[e.sum.Open()-1].StartSeq }
+func (e *Entry) openSeq() uint64 { return e.sum().Attempts[e.sum().Open()-1].StartSeq }
 
 // Overtaken reports that a message of a higher category is held by nothing but the turn that is busy with id and has not started it.
 func (q *Queue) Overtaken(id string, now time.Time) bool {
 	e, ok := q.Entry(id)
 	slot, taken := q.taken[id]
-	if !ok || !taken || e.sum.Open() > 0 {
+	if !ok || !taken || e.sum().Open() > 0 {
 		return false
 	}
 	q.advance(now)

@@ -99,7 +99,11 @@ func (p *tape) refused(id string, n int) {
 
 func (p *tape) unknown(id string, n int) { p.dispatch(id, "unknown", n, &events.DispatchUnknown{}) }
 func (p *tape) absent(id string, n int)  { p.dispatch(id, "absent", n, &events.DispatchAbsent{}) }
-func (p *tape) proved(id string, n int)  { p.dispatch(id, "proved", n, &events.DispatchProved{}) }
+
+// proved names the row that proves it.
+func (p *tape) proved(id string, n int) {
+	p.dispatch(id, "proved", n, &events.DispatchProved{}, gateway("row of "+id))
+}
 
 func (p *tape) disproved(id string, n int, code events.ErrorCode) {
 	p.dispatch(id, "disproved", n, &events.DispatchDisproved{Code: code})

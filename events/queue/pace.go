@@ -62,12 +62,12 @@ func drawOf(nonce string) uint32 { return uint32(events.Hash(nonce)) }
 
 // notePace takes in the starts of an entry, as its facts tell of them now.
 func (q *Queue) notePace(e *Entry) {
-	for _, f := range e.Record {
+	for _, f := range e.Record() {
 		if f.Kind != message.KindStarted {
 			continue
 		}
 		t := taking{seq: f.Seq, at: f.At.UnixNano(), draw: drawOf(f.Nonce), rank: rankOf(e)}
-		for _, a := range e.sum.Attempts {
+		for _, a := range e.sum().Attempts {
 			if a.StartSeq == f.Seq {
 				t.back = a.State == message.AttemptDeferred && !a.Called
 			}

@@ -6,7 +6,7 @@ import "time"
 func (q *Queue) Pending() []*Entry {
 	set := make(map[*Entry]struct{}, len(q.entries))
 	for _, e := range q.entries {
-		if !e.sum.Settled() {
+		if !e.sum().Settled() {
 			set[e] = struct{}{}
 		}
 	}

@@ -2,49 +2,12 @@ package queue
 
 import (
 	"maps"
-	"strings"
 	"time"
+	"unique"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/message"
 )
-
-// Entry is a message the queue still has to do with.
-type Entry struct {
-	ID           string
-	QueuedSeq    uint64
-	Lane         events.Lane
-	AcceptedAt   time.Time
-	DeliverAt    time.Time
-	DeliverUntil time.Time
-	Record       message.Record
-
-	sum       message.Summary
-	queued    bool
-	postponed time.Time
-	looked    uint64 // the doubt it was looked up for, see LookedUp
-	ver       uint32 // of its place in the indexes; older places are stale
-}
-
-// Summary gives what the fenced facts of the entry come to.
-func (e *Entry) Summary() message.Summary { return e.sum }
-
-// NextAttempt is the number the next start would have.
-func (e *Entry) NextAttempt() int { return len(e.sum.Attempts) + 1 }
-
-// ReadyAt is the latest of accepted, deliverAt and retry due: with the sequence it is the order inside a lane.
-func (e *Entry) ReadyAt() time.Time {
-	t := e.AcceptedAt
-	for _, x := range []time.Time{e.DeliverAt, e.sum.DueAt, e.postponed} {
-		if x.After(t) {
-			t = x
-		}
-	}
-	return t
-}
-
-// Category of the entry.
-func (e *Entry) Category() events.Category { return e.Lane.Class.Category() }
 
 // Queue is the fold of one instance. Make one with New.
 type Queue struct {
@@ -142,9 +105,9 @@ func (q *Queue) applyQueued(rec events.Recorded, lane events.Lane) {
 	if e.queued && e.QueuedSeq <= rec.Position.Sequence {
 		return
 	}
-	// Copies, so that the entry does not keep the whole subject.
+	// One copy for all entries, so that none keeps its whole subject.
 	e.Lane = events.Lane{
-		Instance: q.instance, Class: events.Class(strings.Clone(string(lane.Class))), Tenant: strings.Clone(lane.Tenant), Slot: lane.Slot,
+		Instance: q.instance, Class: events.Class(unique.Make(string(lane.Class)).Value()), Tenant: unique.Make(lane.Tenant).Value(), Slot: lane.Slot,
 	}
 	e.queued, e.QueuedSeq = true, rec.Position.Sequence
 	e.AcceptedAt, e.DeliverAt, e.DeliverUntil = rec.Time, rec.DeliverAt, rec.DeliverUntil
@@ -216,9 +179,8 @@ func (q *Queue) applyFact(rec events.Recorded) {
 			e = &Entry{ID: m.ID}
 			q.entries[m.ID] = e
 		}
-		if next := e.Record.With(f); len(next) != len(e.Record) {
-			e.Record = next
-			e.sum = next.Summarize()
+		if next := e.Record().With(f); len(next) != len(e.Record()) {
+			e.take(next)
 			q.notePace(e)
 			q.noteSaid(e, rec, f.Kind)
 			q.adopt(e)
@@ -236,7 +198,7 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 	q.floor = seq
 	q.chain.compact(seq)
 	for _, e := range q.ix.takeSettled() {
-		if e.queued && !e.sum.Settled() { // its acceptance arrived after its facts
+		if e.queued && !e.sum().Settled() { // its acceptance arrived after its facts
 			continue
 		}
 		if !q.droppable(e, now) {
@@ -266,7 +228,7 @@ func (q *Queue) trimBound() {
 	q.trimmed = q.latest
 	oldest := q.latest.Add(-time.Hour)
 	for e := range q.ix.unknown {
-		for _, a := range e.sum.Attempts {
+		for _, a := range e.sum().Attempts {
 			if a.State == message.AttemptUnknown && a.StartedAt.Add(-time.Minute).Before(oldest) {
 				oldest = a.StartedAt.Add(-time.Minute)
 			}
@@ -280,29 +242,20 @@ func (q *Queue) trimBound() {
 }
 
 func (q *Queue) droppable(e *Entry, now time.Time) bool {
-	if len(e.Record) > 0 && e.Record[len(e.Record)-1].Seq > q.floor {
+	if r := e.Record(); len(r) > 0 && r[len(r)-1].Seq > q.floor {
 		return false
 	}
-	if e.sum.Open() > 0 { // it holds its slot until its outcome
+	if e.sum().Open() > 0 { // it holds its slot until its outcome
 		return false
 	}
 	if !e.queued {
 		return true // a fact of a message whose acceptance lies below the floor and was dropped
 	}
 	if e.Ghost() { // a row at the gateway may be its
-		return len(q.ix.unknown) == 0 && now.Sub(e.sum.End.At) > q.rules.BindWindow
+		return len(q.ix.unknown) == 0 && now.Sub(e.sum().End.At) > q.rules.BindWindow
 	}
-	return !e.Unbound() || now.Sub(e.sum.LeftAt) > q.rules.BindWindow
+	return !e.Unbound() || now.Sub(e.sum().LeftAt) > q.rules.BindWindow
 }
-
-// Ghost reports whether the message ended while an attempt of it was unknown. It is over, but what the gateway shows of it must
-// not be taken for another message with the same text.
-func (e *Entry) Ghost() bool {
-	return e.queued && e.sum.End != nil && e.sum.Outstanding() > 0 && !e.sum.Proved
-}
-
-// Unbound reports whether the message left and its gateway id is not known.
-func (e *Entry) Unbound() bool { return e.sum.Accepted && e.sum.GatewayID == "" && e.sum.End == nil }
 
 // GroupSequence is the sequence of the newest fenced event the fold has seen: the expectation of the next append (rule R1).
 func (q *Queue) GroupSequence() uint64 { return q.chain.last() }
@@ -317,7 +270,7 @@ func (q *Queue) Unreadable() []uint64 { return q.chain.unreadable() }
 // be read just now). It is forgotten on load.
 func (q *Queue) Postpone(id string, until time.Time) {
 	if e, ok := q.Entry(id); ok {
-		e.postponed = until
+		e.became().postponed = until
 		q.reindex(e)
 	}
 }

@@ -222,7 +222,7 @@ func (w *writer) time(t time.Time) {
 
 func (w *writer) entry(e *Entry) {
 	w.text(e.ID)
-	w.bools(e.queued, len(e.Record) > 0)
+	w.bools(e.queued, len(e.Record()) > 0)
 	w.uint(e.QueuedSeq - w.seq) // sorted
 	w.seq = e.QueuedSeq
 	if e.queued {
@@ -233,11 +233,11 @@ func (w *writer) entry(e *Entry) {
 		w.time(e.DeliverAt)
 		w.time(e.DeliverUntil)
 	}
-	if len(e.Record) == 0 {
+	if len(e.Record()) == 0 {
 		return
 	}
-	w.uint(uint64(len(e.Record)))
-	for _, f := range e.Record {
+	w.uint(uint64(len(e.Record())))
+	for _, f := range e.Record() {
 		w.uint(uint64(f.Kind))
 		w.uint(f.Seq)
 		w.uint(uint64(f.Attempt))
@@ -342,27 +342,27 @@ func (r *reader) time() time.Time {
 
 func (r *reader) entry() *Entry {
 	e := &Entry{ID: r.text()}
-	var facts bool
-	e.queued, facts = r.bools()
+	var more bool
+	e.queued, more = r.bools()
 	r.seq += r.uint()
 	e.QueuedSeq = r.seq
 	if e.queued {
 		e.Lane.Class, e.Lane.Tenant, e.Lane.Slot = events.Class(r.name()), r.name(), uint8(r.uint())
 		e.AcceptedAt, e.DeliverAt, e.DeliverUntil = r.time(), r.time(), r.time()
 	}
-	if !facts {
+	if !more {
 		return e
 	}
 	n := r.count(minFact)
-	e.Record = make(message.Record, 0, n)
+	facts := make(message.Record, 0, n)
 	for range n {
 		f := message.Fact{Kind: message.Kind(r.uint()), Seq: r.uint(), Attempt: int(min(r.uint(), 1<<16))}
 		f.Called, f.Free = r.bools()
 		f.Presumed, _ = r.bools()
 		f.At, f.DueAt, f.Nonce, f.GatewayID = r.time(), r.time(), r.text(), r.text()
 		f.Code, f.Reason = events.ErrorCode(r.name()), r.name()
-		e.Record = append(e.Record, f)
+		facts = append(facts, f)
 	}
-	e.sum = e.Record.Summarize()
+	e.take(facts)
 	return e
 }

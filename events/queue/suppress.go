@@ -62,7 +62,7 @@ func (q *Queue) noteSaid(e *Entry, rec events.Recorded, kind message.Kind) {
 	if len(q.said) == 0 {
 		return
 	}
-	for _, a := range e.sum.Attempts {
+	for _, a := range e.sum().Attempts {
 		if i, found := find(a.StartSeq); found {
 			switch a.State {
 			case message.AttemptDeferred, message.AttemptRefused, message.AttemptDisproved:

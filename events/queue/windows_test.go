@@ -127,7 +127,7 @@ func TestP3EndsAndStartsKeepTheWindowWhateverHolds(t *testing.T) {
 			if at.After(bound) {
 				t.Fatalf("%s is over at %v, later than %v", id, at, bound)
 			}
-			if code := o.codes[id]; code == events.FailExpired && o.q.entries[id] != nil && o.q.entries[id].sum.Called() {
+			if code := o.codes[id]; code == events.FailExpired && o.q.entries[id] != nil && o.q.entries[id].sum().Called() {
 				t.Fatalf("%s: %s though it was called", id, code)
 			}
 		}

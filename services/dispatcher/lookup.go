@@ -28,7 +28,7 @@ type suspect struct {
 	since   time.Time // its intent
 	nonce   string
 	chosen  string // the gateway id it asked for; "" for none
-	binding bool   // it was accepted; only its gateway id is missing
+	binding bool   // it left; only its gateway id is missing
 	held    bool   // it may have left in a part of the log that was lost
 	ghost   bool   // its message has ended: a row may be its, but it is not proved any more
 	open    bool   // its call is under way: a row may be its, and its answer will say so
@@ -121,7 +121,7 @@ func (a *actor) suspects() []suspect {
 		seen[e.ID] = true
 		sum := e.Summary()
 		for i, at := range sum.Attempts {
-			unbound := e.Unbound() && at.State == message.AttemptAccepted
+			unbound := e.Unbound() && (at.State == message.AttemptAccepted || at.State == message.AttemptProved)
 			if at.State != message.AttemptUnknown && at.State != message.AttemptOpen && !unbound {
 				continue
 			}
@@ -131,7 +131,7 @@ func (a *actor) suspects() []suspect {
 				open: at.State == message.AttemptOpen,
 			}
 			if !s.open && i+1 == len(sum.Attempts) && !sum.Settled() && !at.Absent {
-				s.unknownSeq = unknownSeq(e.Record, i+1)
+				s.unknownSeq = unknownSeq(e.Record(), i+1)
 			}
 			out = append(out, s)
 		}
@@ -179,7 +179,7 @@ func (a *actor) prove(ctx context.Context, s suspect, gatewayID string) {
 	}
 	err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision {
 		e, ok := q.Entry(s.message.ID)
-		if !ok || q.Bound(gatewayID) || e.Summary().End != nil {
+		if !ok || q.Bound(gatewayID) && attemptOf(e, s.attempt).Chosen != gatewayID || e.Summary().End != nil {
 			return decision{}
 		}
 		switch at := attemptOf(e, s.attempt).State; {

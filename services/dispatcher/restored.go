@@ -64,7 +64,7 @@ func (p *partition) recordRestored(ctx context.Context) (shown bool, err error) 
 func doubtful(q *queue.Queue, limit uint64) (n int) {
 	for _, e := range q.Pending() {
 		since := func(f message.Fact) bool { return f.Kind == message.KindStarted && f.Seq > limit }
-		if e.QueuedSeq <= limit && !slices.ContainsFunc(e.Record, since) {
+		if e.QueuedSeq <= limit && !slices.ContainsFunc(e.Record(), since) {
 			n++
 		}
 	}
