@@ -154,7 +154,7 @@ func (s *Summary) apply(f Fact) {
 	case KindAccepted:
 		a.State = AttemptAccepted
 		s.Accepted = true
-		s.left(f, a.Chosen)
+		s.left(f)
 	case KindRefused:
 		a.State = AttemptRefused
 		if !s.Proved && s.End == nil { // rule R10
@@ -177,7 +177,7 @@ func (s *Summary) apply(f Fact) {
 			a.State = AttemptProved
 		}
 		s.Proved = true
-		s.left(f, a.Chosen)
+		s.left(f)
 	case KindDisproved:
 		a.State = AttemptDisproved
 		if f.Code != "" {
@@ -195,15 +195,14 @@ func (s *Summary) apply(f Fact) {
 	}
 }
 
-// left takes in that the message left. Its gateway id is the one it left under; the chosen one where the answer named none.
-func (s *Summary) left(f Fact, chosen string) {
+// left takes in that the message left, and its gateway id where the fact names one. That one was chosen is not enough: who ignores it and
+// answers without an id has given another.
+func (s *Summary) left(f Fact) {
 	if s.LeftAt.IsZero() {
 		s.LeftAt = f.At
 	}
 	if f.GatewayID != "" {
 		s.GatewayID = f.GatewayID
-	} else if chosen != "" && s.GatewayID == "" {
-		s.GatewayID = chosen
 	}
 }
 

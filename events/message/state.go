@@ -101,8 +101,12 @@ type Transition struct {
 func (s State) View() View {
 	w := walk{rank: rankQueued(1)}
 	v := View{Stage: events.StageQueued}
+	received := ""
 	for _, f := range s.Record {
 		w.step(&v, f)
+		if f.Kind > KindClosed && f.GatewayID != "" {
+			received = f.GatewayID
+		}
 		// A receipt is stronger than whatever the attempts came to.
 		if now := w.sum.Refunded() && (v.Stage == events.StageFailed || v.Stage == events.StageCanceled); now != v.Refunded {
 			v.Refunded, v.RefundedSeq = now, f.Seq
@@ -110,7 +114,9 @@ func (s State) View() View {
 	}
 	v.AckOverdue = v.AckOverdue && v.Stage == events.StageDispatched
 	v.Attempts = len(w.sum.Attempts)
-	v.GatewayID = w.sum.GatewayID
+	if v.GatewayID = w.sum.GatewayID; v.GatewayID == "" { // the answer named none, and receipts came before a look-up found it
+		v.GatewayID = received
+	}
 	v.DispatchedAt = w.sum.LeftAt
 	return v
 }

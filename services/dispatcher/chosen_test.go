@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/infra/evolutionsim"
 )
 
@@ -54,17 +55,45 @@ func TestChosenIDTellsIdenticalTextsApart(t *testing.T) {
 	}
 }
 
-// C1 15: a 201 with an empty body, where the id was chosen: it is bound by that, without a look-up.
+// C1 15: a 201 with an empty body, where the id was chosen: a look-up finds it under that id.
 func TestC1EmptyAcceptanceIsBoundByItsChosenID(t *testing.T) {
 	t.Parallel()
 	r := newRigWith(t, version24)
 	r.fault(evolutionsim.Fault{Kind: "answer", When: "after", Status: http.StatusCreated, TextContains: "empty", Times: 1})
-	r.run(quick())
+	r.run(doubting())
 	id := r.accept(order{text: "empty"})
-	v := r.awaitStage(id, events.StageDispatched)
-	if v.GatewayID == "" || v.GatewayID != r.sim.Ledger(evolutionsim.Filter{Text: "empty"}).Entries[0].KeyID || r.count(id, events.TypeDispatchProved) != 0 {
+	if v := r.awaitBound(id); v.GatewayID != r.chosen(id) || v.GatewayID != r.keyOf("empty") || r.ledger("empty") != 1 {
 		t.Fatalf("view %+v\n%s", v, r.story(id))
 	}
+}
+
+// The same of a gateway that ignores the id it is told: the message is bound to the one it left under, and the id that nobody used proves
+// nothing of the other attempt with its text, which has not left.
+func TestC1EmptyAcceptanceUnderAnotherIDIsBoundByThat(t *testing.T) {
+	t.Parallel()
+	r := newRigWith(t, version24)
+	r.fault(evolutionsim.Fault{Kind: "renamed", TextContains: "empty", Times: 1})
+	r.fault(evolutionsim.Fault{Kind: "answer", When: "after", Status: http.StatusOK, Body: "{}", TextContains: "empty", Times: 1})
+	r.run(doubting())
+	id := r.accept(order{text: "empty"})
+	if v := r.awaitBound(id); v.GatewayID == r.chosen(id) || v.GatewayID != r.keyOf("empty") || r.ledger("empty") != 1 {
+		t.Fatalf("view %+v\n%s", v, r.story(id))
+	}
+}
+
+// awaitBound waits until the gateway id of a message is known.
+func (r *rig) awaitBound(id string) (v message.View) {
+	r.t.Helper()
+	eventually(r.t, "it is bound", func() bool {
+		_, v = r.state(id)
+		return v.GatewayID != ""
+	}, func() string { return r.story(id) })
+	return v
+}
+
+// keyOf gives the id under which a text left.
+func (r *rig) keyOf(text string) string {
+	return r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries[0].KeyID
 }
 
 // Several gateway ids for one message: the gateway answers with another id than it was told. The log has both.

@@ -68,6 +68,9 @@ func TestRowsAreAttributed(t *testing.T) {
 		"fewer prove none":               {[]suspect{a, b}, []evolution.Record{row("K", 101)}, nil, 1},
 		"rows of others do not count":    {[]suspect{a}, []evolution.Record{row("bound", 101)}, nil, 0},
 		"by the chosen id":               {[]suspect{a, attempt("b", 1, 200, chose("L"))}, []evolution.Record{row("L", 201)}, map[string]string{"L": "b1"}, 1},
+		"reserved for it":                {[]suspect{attempt("b", 1, 200, chose("bound"))}, []evolution.Record{row("bound", 201)}, map[string]string{"bound": "b1"}, 0},
+		"left under another id":          {[]suspect{attempt("b", 1, 200, chose("bound"))}, []evolution.Record{row("L", 201)}, map[string]string{"L": "b1"}, 1},
+		"one of two under another id":    {[]suspect{a, attempt("b", 1, 200, chose("bound"))}, []evolution.Record{row("L", 201)}, nil, 1},
 		"the first attempt of a message": {[]suspect{a, again}, []evolution.Record{row("K", 103)}, map[string]string{"K": "a1"}, 1},
 		"the second":                     {[]suspect{a, again}, []evolution.Record{row("K", 401)}, map[string]string{"K": "a2"}, 1},
 	} {
