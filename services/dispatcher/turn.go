@@ -115,6 +115,10 @@ func (a *actor) start(ctx context.Context, j job, said string, call evolution.Ca
 		if repeats(q, j, said, now) { // the next turn says so
 			return decision{}
 		}
+		if !j.claimed && q.Overtaken(j.id, now) { // a code came while its content was read: it need not wait for this call
+			q.GiveWay(j.id)
+			return decision{}
+		}
 		s.begun, ev.Time = now, now.UTC()
 		a.flying[s.nonce] = true
 		return decision{fenced: &ev}

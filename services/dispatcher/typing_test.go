@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,15 +37,25 @@ func (c *tapped) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// position gives which request was the first to name a text; -1 when none did.
+func (p *tap) position(text string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.IndexFunc(p.all, func(r string) bool { return strings.Contains(r, text) })
+}
+
 // calls gives the sends and presences, in order, that name a text or a number.
-func (p *tap) calls(name string) (out []string) {
+func (p *tap) calls(name string) []string { return p.of(name, "sendPresence", "sendText") }
+
+// of gives those of some calls, in order, that name a text or a number.
+func (p *tap) of(name string, calls ...string) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.all {
 		if !strings.Contains(r, name) {
 			continue
 		}
-		for _, call := range []string{"sendPresence", "sendText"} {
+		for _, call := range calls {
 			if strings.Contains(r, "/"+call+"/") {
 				out = append(out, call)
 			}
@@ -122,6 +133,26 @@ func TestACodeDoesNotWaitForTyping(t *testing.T) {
 	r.awaitStage(slow, events.StageDispatched)
 	if got := strings.Join(p.calls("88887701"), " "); got != "sendPresence sendText" {
 		t.Errorf("the other: %s", got)
+	}
+}
+
+// A code that comes while what another message needs before its call is still asked for goes before it: the other had no call yet.
+func TestACodeDoesNotWaitForATurnWithoutACall(t *testing.T) {
+	t.Parallel()
+	r, p := withTap(t)
+	r.run(quick())
+	r.awaitStage(r.accept(order{text: "0000", number: "5511988887702"}), events.StageDispatched) // its number is known from here on
+	r.fault(evolutionsim.Fault{Kind: "delay", Call: "whatsappNumbers", DelayMS: 1000, Times: 1})
+	slow := r.accept(order{class: events.ClassMarketing, text: "an offer.", number: "5511988887701"})
+	eventually(t, "its number is asked for", func() bool { return len(p.of("88887701", "whatsappNumbers")) == 1 }, nil)
+	r.awaitStage(r.accept(order{text: "1234", number: "5511988887702"}), events.StageDispatched)
+	r.awaitStage(slow, events.StageDispatched)
+	if got := strings.Join(p.of("88887701", "whatsappNumbers", "sendText"), " "); got != "whatsappNumbers sendText" {
+		t.Errorf("calls for the offer: %s", got)
+	}
+	first, last := p.position("1234"), p.position("an offer.")
+	if first < 0 || last < first {
+		t.Errorf("the code was request %d, the offer %d", first, last)
 	}
 }
 
