@@ -7,6 +7,9 @@ import (
 
 const userServer = "@s.whatsapp.net"
 
+// unwritten takes out what the gateway takes out of a number first.
+var unwritten = strings.NewReplacer(" ", "", "+", "", "(", "", ")", "")
+
 // createJID is the gateway's own reading of a number (docs/reference/gateway.md, Numbers).
 func createJID(number string) string {
 	if before, after, ok := strings.Cut(number, ":"); ok {
@@ -21,7 +24,7 @@ func createJID(number string) string {
 			return number
 		}
 	}
-	number = strings.NewReplacer(" ", "", "+", "", "(", "", ")", "").Replace(number)
+	number = unwritten.Replace(number)
 	if strings.Contains(number, "-") && len(number) >= 24 {
 		return strings.Map(func(r rune) rune {
 			if r != '-' && (r < '0' || r > '9') {

@@ -24,9 +24,9 @@ import (
 const Fairness = "fairness"
 
 const (
-	sharers     = 50  // tenants of the shared instance
-	sharedTurns = 20  // of each of them, that are looked at
-	otps        = 200 // of each latency
+	sharers     = 50   // tenants of the shared instance
+	sharedTurns = 20   // of each of them, that are looked at
+	otps        = 1000 // of each latency
 	sharedID    = "bench-shared"
 )
 
