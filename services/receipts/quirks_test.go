@@ -22,8 +22,8 @@ func TestReceiptsUnderEitherGatewayIDBindOnce(t *testing.T) {
 	r.receipt("CHOSEN", "DELIVERY_ACK")
 	r.receipt("CHOSEN", "READ")
 	r.receipt("ANSWERED", "READ")
-	r.receipt("ANSWERED", "ERROR") // the last in the stream: all before it were consumed when it is bound
-	r.wait(receiptFilter, "msg_1.sent", "msg_1.delivered", "msg_1.read", "msg_1.failed")
+	r.receipt("ANSWERED", "ERROR")
+	r.waitAny(receiptFilter, "msg_1.sent", "msg_1.delivered", "msg_1.read", "msg_1.failed") // several are taken at once
 	if got := r.ids(events.TypeFilter(partition, events.GroupDispatch, "proved")); len(got) != 0 {
 		t.Errorf("an accepted message was proved: %v", got)
 	}

@@ -149,6 +149,17 @@ func (r *rig) wait(filter string, want ...string) {
 	}, func() any { return got })
 }
 
+// waitAny waits for the same in any order.
+func (r *rig) waitAny(filter string, want ...string) {
+	r.t.Helper()
+	slices.Sort(want)
+	var got []string
+	eventually(r.t, func() bool {
+		got = r.ids(filter)
+		return slices.Equal(slices.Sorted(slices.Values(got)), want)
+	}, func() any { return got })
+}
+
 func eventually(t *testing.T, ok func() bool, have func() any) {
 	t.Helper()
 	awaittest.Eventually(t, limit, 10*time.Millisecond, "what the test waits for", ok, func() string { return fmt.Sprintf("have %v", have()) })
