@@ -97,8 +97,9 @@ func TestRebuildAndAuditOfARunningPilot(t *testing.T) {
 	}](t, out); res.Events == 0 || !res.Verified {
 		t.Errorf("rebuild: %s", out)
 	}
-	if err := play(io.Discard); err != nil {
-		t.Errorf("after the switch: %v", err)
+	told.Reset()
+	if err := play(&told); err != nil {
+		t.Errorf("after the switch: %v\n%s", err, told.String())
 	}
 	out, err = run(t, append([]string{"audit", "verify"}, where...)...)
 	if report := lastLine[audit.Report](t, out); err != nil || report.Findings > 0 || report.Messages < 6 || report.Partitions != 4 {

@@ -86,7 +86,9 @@ func (p *Player) Play(ctx context.Context) (Result, error) {
 	}
 	for _, s := range all {
 		if err := p.awaitRead(ctx, s); err != nil {
-			return r, err
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			return r, errors.Join(err, p.showTimeline(late, s)) // what became of it
 		}
 		r.Read++
 		if err := p.showTimeline(ctx, s); err != nil {
