@@ -24,7 +24,7 @@ func (l *Log) appendControl(ctx context.Context, ev events.Event, filter string,
 	if filter == "" {
 		filter = wire.Subject
 	}
-	seq, err := l.appendExpected(ctx, events.StreamControl, wire, filter, expected)
+	seq, err := l.appendExpected(ctx, events.StreamControl, wire, filter, expected, l.durable)
 	if refused, ok := errors.AsType[*Refused](err); ok {
 		err = events.Errorf(events.CodeConflict, "it was changed by somebody else").WithDetails("last", refused.Last)
 	}

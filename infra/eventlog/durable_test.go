@@ -61,7 +61,7 @@ func (g *gate) held(t *testing.T, what string, act func() error) {
 	}
 }
 
-func TestEveryAppendWaitsForTheSync(t *testing.T) {
+func TestEveryAppendThatIsToldWaitsForTheSync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := newGate(t, w)
@@ -74,6 +74,9 @@ func TestEveryAppendWaitsForTheSync(t *testing.T) {
 	g.held(t, "started", start)
 	g.held(t, "started, found in the group", start)
 	g.held(t, "control", func() error { _, err := w.log.AppendExpecting(t.Context(), tenant("t1", "a"), 0); return err })
+	if _, err := w.log.AppendUntold(within(t, 5*time.Second), part, instance, closed("c1"), 2); err != nil { // nobody lets a sync end
+		t.Errorf("what nobody is told of: %v", err)
+	}
 	g.held(t, "barrier", func() error { return w.log.Durable(t.Context()) })
 }
 

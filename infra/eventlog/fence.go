@@ -22,6 +22,18 @@ import (
 //     deadline). Then events.CodeUnavailable: it may still land, and the caller must go on asking with the same
 //     event, nonce and expectation before it believes anything.
 func (l *Log) AppendFenced(ctx context.Context, p events.Partition, instance string, ev events.Event, expected uint64) (uint64, error) {
+	return l.appendFenced(ctx, p, instance, ev, expected, l.durable)
+}
+
+// AppendUntold is AppendFenced for what nobody outside is told because of it: it does not wait until the event survives a power cut.
+// The wait of any later append covers it.
+func (l *Log) AppendUntold(ctx context.Context, p events.Partition, instance string, ev events.Event, expected uint64) (uint64, error) {
+	return l.appendFenced(ctx, p, instance, ev, expected, func(context.Context) error { return nil })
+}
+
+func (l *Log) appendFenced(
+	ctx context.Context, p events.Partition, instance string, ev events.Event, expected uint64, settle func(context.Context) error,
+) (uint64, error) {
 	ev.Prev = expected
 	wire, err := l.opts.Registry.Encode(ev)
 	if err != nil {
@@ -31,7 +43,7 @@ func (l *Log) AppendFenced(ctx context.Context, p events.Partition, instance str
 	if len(wire.Header[events.HeaderMsgID]) > 0 || !strings.HasPrefix(ev.Address, strings.TrimSuffix(filter, ">")) {
 		return 0, fmt.Errorf("append fenced event: %w", events.Errorf(events.CodeMalformed, "%s does not belong to the fenced group of the instance", ev.Type))
 	}
-	seq, err := l.appendExpected(ctx, events.EventsStream(p), wire, filter, expected)
+	seq, err := l.appendExpected(ctx, events.EventsStream(p), wire, filter, expected, settle)
 	if err != nil {
 		return 0, fmt.Errorf("append fenced event: %w", err)
 	}
@@ -45,7 +57,10 @@ func (l *Log) AppendExpecting(ctx context.Context, ev events.Event, expected uin
 	return l.appendControl(ctx, ev, "", expected)
 }
 
-func (l *Log) appendExpected(ctx context.Context, stream string, wire events.Wire, filter string, expected uint64) (uint64, error) {
+// appendExpected calls settle when the event is stored.
+func (l *Log) appendExpected(
+	ctx context.Context, stream string, wire events.Wire, filter string, expected uint64, settle func(context.Context) error,
+) (uint64, error) {
 	more := nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(expected, 10)}}
 	if filter != wire.Subject {
 		more[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{filter}
@@ -57,7 +72,7 @@ func (l *Log) appendExpected(ctx context.Context, stream string, wire events.Wir
 		ack, err := l.publish(ctx, wire, more)
 		switch {
 		case err == nil && ack.Sequence > 0:
-			return ack.Sequence, l.durable(ctx)
+			return ack.Sequence, settle(ctx)
 		case err != nil && !wrongLast(err) && fatal(err):
 			return 0, coded(err)
 		}
@@ -66,7 +81,7 @@ func (l *Log) appendExpected(ctx context.Context, stream string, wire events.Wir
 		case readErr != nil:
 			err = errors.Join(err, readErr)
 		case found:
-			return seq, l.durable(ctx)
+			return seq, settle(ctx)
 		case last > expected, wrongLast(err) && last < expected:
 			return 0, &Refused{Expected: expected, Last: last}
 		}

@@ -312,7 +312,11 @@ func (a *actor) decide(ctx context.Context, choose func(q *queue.Queue, now time
 			return nil
 		}
 		try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
-		seq, err := a.p.log.AppendFenced(try, a.p.n, a.id, *d.fenced, expected)
+		put := a.p.log.AppendUntold
+		if d.fenced.Type == events.TypeDispatchStarted { // a call follows, and must not be forgotten
+			put = a.p.log.AppendFenced
+		}
+		seq, err := put(try, a.p.n, a.id, *d.fenced, expected)
 		var refused *eventlog.Refused
 		if errors.As(err, &refused) {
 			seq, err = refused.Last, nil
