@@ -35,12 +35,10 @@ func (q *fakeQuota) Reserve(_ context.Context, tenant string, ws []quota.Window)
 			return nil, &w, nil
 		}
 	}
+	r := &fakeReservation{q: q, tenant: tenant}
 	for _, w := range ws {
 		q.taken[tenant+" "+w.Name]++
-	}
-	r := &fakeReservation{q: q, tenant: tenant, names: quota.Names(ws)}
-	for _, n := range r.names {
-		r.used = append(r.used, int64(q.taken[tenant+" "+n]))
+		r.names, r.used = append(r.names, w.Name), append(r.used, int64(q.taken[tenant+" "+w.Name]))
 	}
 	return r, nil, nil
 }

@@ -280,7 +280,7 @@ func TestStepsOfAVersion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := events.TemplateVersion{Version: 1, State: events.TemplateDraft}
 		var taken []policy.Step
-		for _, step := range rapid.SliceOf(rapid.SampledFrom(policy.Steps())).Draw(t, "steps") {
+		for _, step := range rapid.SliceOf(rapid.SampledFrom([]policy.Step{policy.Submit, policy.Approve, policy.Reject, policy.ApproveForProduction})).Draw(t, "steps") {
 			next, ok := policy.Advance(v, step)
 			if !ok && !cmp.Equal(next, v) {
 				t.Fatalf("a refused step changed the version")

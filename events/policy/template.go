@@ -88,9 +88,6 @@ const (
 	ApproveForProduction Step = "approve-for-production" // approved → approved for production: LIVE may send it
 )
 
-// Steps lists the steps.
-func Steps() []Step { return []Step{Submit, Approve, Reject, ApproveForProduction} }
-
 // Advance takes a step with a version. ok is false when the version is not where the step begins; one that was taken already is so.
 func Advance(v events.TemplateVersion, step Step) (_ events.TemplateVersion, ok bool) {
 	from := map[Step]string{

@@ -65,15 +65,6 @@ func Of(plan events.Plan, monthLimit int, env events.Environment, profile bool, 
 	return slices.DeleteFunc(all, func(w Window) bool { return w.Limit <= 0 })
 }
 
-// Names lists the names of windows.
-func Names(windows []Window) []string {
-	var names []string
-	for _, w := range windows {
-		names = append(names, w.Name)
-	}
-	return names
-}
-
 // Record is what the log says of a window in one partition, as of a sequence: the later one of two holds.
 type Record struct {
 	Accepted int64  `json:"accepted"` // messages that count in it

@@ -72,7 +72,11 @@ func TestOfCountsWhereThePlanLimits(t *testing.T) {
 		"TEST to a profile":       {free, 200, events.Test, true, nil},
 		"TEST without any limits": {events.Plan{}, 0, events.Test, false, nil},
 	} {
-		if got := quota.Names(quota.Of(c.plan, c.month, c.env, c.profile, now, time.UTC)); !slices.Equal(got, c.want) {
+		var got []string
+		for _, w := range quota.Of(c.plan, c.month, c.env, c.profile, now, time.UTC) {
+			got = append(got, w.Name)
+		}
+		if !slices.Equal(got, c.want) {
 			t.Errorf("%s counts in %v, want %v", name, got, c.want)
 		}
 	}

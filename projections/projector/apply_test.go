@@ -67,14 +67,6 @@ func TestCheckpointNeverMovesBack(t *testing.T) {
 	if after := dump(t, pool); after != before {
 		t.Error("old batches changed rows")
 	}
-	if err := p.CheckNotBehind(t.Context(), 4, 20); err != nil {
-		t.Error(err)
-	}
-	err := p.CheckNotBehind(t.Context(), 4, 19)
-	behind, ok := errors.AsType[*projector.BehindError](err)
-	if !ok || *behind != (projector.BehindError{Partition: 4, Checkpoint: 20, Last: 19}) {
-		t.Errorf("a log behind its view: %v", err)
-	}
 }
 
 func TestAnotherLogIsNoticed(t *testing.T) {

@@ -145,19 +145,6 @@ func (p *Projector) Checkpoint(ctx context.Context, partition events.Partition) 
 	return uint64(seq), nil
 }
 
-// CheckNotBehind compares the last sequence of a partition's log, as its leader says, with the checkpoint. A log that
-// ends before it is a *BehindError.
-func (p *Projector) CheckNotBehind(ctx context.Context, partition events.Partition, lastSeq uint64) error {
-	checkpoint, err := p.Checkpoint(ctx, partition)
-	if err != nil {
-		return err
-	}
-	if lastSeq < checkpoint {
-		return &BehindError{Partition: partition, Checkpoint: checkpoint, Last: lastSeq}
-	}
-	return nil
-}
-
 func (p *Projector) shard(partition events.Partition) *shard {
 	p.mu.Lock()
 	defer p.mu.Unlock()
