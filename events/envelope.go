@@ -110,7 +110,7 @@ func readEnvelope(h map[string][]string) (Envelope, error) {
 	// The client library hands out pieces of one text, the whole block of headers: whoever keeps an id for long, as a fold of a million
 	// pending messages does, would keep the block with it.
 	own := func(k string) string { return strings.Clone(get(k)) }
-	shared := func(k string) string { return unique.Make(get(k)).Value() } // of few values: one copy for all events
+	shared := func(k string) string { return unique.Make(get(k)).Value() } // of few values: events in memory share one copy
 	var bad string
 	at := func(k string) time.Time {
 		v := get(k)

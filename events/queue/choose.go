@@ -70,7 +70,7 @@ func (q *Queue) Next(now time.Time) (s Start, ok bool) {
 	if !ok {
 		return Start{}, false
 	}
-	q.ix.picked = claim{pick.head.ID, pick.class, pick.head.Lane.Tenant, pick.passed}
+	q.ix.picked = claim{pick.head.ID, pick.class, pick.head.Lane.Tenant, pick.passed, q.ix.picked.turn + 1}
 	for class, c := range q.ix.ready {
 		if c.waits() { // if only for its slot: it keeps its claim
 			q.ix.passed[class]++

@@ -20,7 +20,10 @@ func (q *Queue) Take(id string) {
 // Release ends what Take began.
 func (q *Queue) Release(id string) {
 	delete(q.taken, id)
-	delete(q.claims, id)
+	if c, ok := q.claims[id]; ok { // it did not give way: its class has had a turn
+		q.ix.had[c.class] = max(q.ix.had[c.class], c.turn)
+		delete(q.claims, id)
+	}
 }
 
 // claim is what a class and a tenant gave for a turn.
@@ -28,7 +31,8 @@ type claim struct {
 	id     string
 	class  events.Class
 	tenant string
-	passed int // turns that others had since the class's own
+	passed int    // turns that others had since the class's own
+	turn   uint64 // its number, in the order of choice
 }
 
 // GiveWay says that the turn that is busy with a message ends without a start, for one of a higher category: no class has had a turn, and the
@@ -39,14 +43,32 @@ func (q *Queue) GiveWay(id string) {
 		return
 	}
 	delete(q.claims, id)
-	for class, passed := range q.ix.passed {
-		if class != c.class && passed > 0 {
-			q.ix.passed[class]--
+	q.waited(c, c.class, c.passed)
+	for class := range q.ix.passed {
+		if class != c.class {
+			q.waited(c, class, -1)
 		}
 	}
-	q.ix.passed[c.class] = c.passed
 	if of := q.ix.ready[c.class]; of != nil {
 		of.again(c.tenant)
+	}
+}
+
+// waited lets a class have waited for so many turns more, as of turn c. If it had a turn since, that one has to give them back; nobody has
+// once that one is over.
+func (q *Queue) waited(c claim, class events.Class, turns int) {
+	var next *claim
+	for _, later := range q.claims {
+		if later.class == class && later.turn > c.turn && (next == nil || later.turn < next.turn) {
+			next = &later
+		}
+	}
+	switch {
+	case next != nil:
+		next.passed = max(0, next.passed+turns)
+		q.claims[next.id] = *next
+	case q.ix.had[class] < c.turn:
+		q.ix.passed[class] = max(0, q.ix.passed[class]+turns)
 	}
 }
 
@@ -105,13 +127,17 @@ func (q *Queue) Overtaken(id string, now time.Time) bool {
 	free := q.held(now) == HoldNone
 	delete(q.taken, id)
 	defer func() { q.taken[id] = slot }()
-	if free || q.held(now) != HoldNone {
+	if q.held(now) != HoldNone {
 		return false
 	}
 	may := func(o *Entry) Hold { return q.mayStart(o, now) }
 	for _, class := range events.Classes() {
 		if class.Category() == e.Category() {
 			break
+		}
+		draws := q.drawsTokens(class.Category())
+		if !draws && free || draws && q.startless(id) > 0 { // it can start beside this turn, or another one holds it as well
+			continue
 		}
 		if c := q.ix.ready[class]; c != nil && c.head(may, &q.ix.aside, q.rules.weight) != nil {
 			return true

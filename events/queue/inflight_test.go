@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -243,5 +244,73 @@ func TestATurnThatGivesWayKeepsItsClaim(t *testing.T) {
 	}
 	if len(typed) != 1 {
 		t.Errorf("%d messages typed before the first went: the tenant lost its turn", len(typed))
+	}
+}
+
+// With calls in parallel too: two turns that give way at once keep what their class has waited, and one that was had is not given back.
+func TestTurnsThatGiveWayTogetherKeepTheirClaim(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		gives []int // which of the two gives way, in this order; the other one starts
+		first bool  // whether MARKETING then goes before the tenth code since
+	}{
+		"both":               {[]int{0, 1}, true},
+		"both, in turn":      {[]int{1, 0}, true},
+		"only the first":     {[]int{0}, false},
+		"only the later one": {[]int{1}, false},
+	} {
+		p := newTape()
+		for i := range 4 {
+			p.queued(msg{id: fmt.Sprintf("low%d", i), class: events.ClassMarketing, tenant: fmt.Sprintf("t-%d", i), slot: uint8(i)})
+		}
+		rules := DefaultRules()
+		rules.Concurrency = 2
+		q := p.queue(rules)
+		newest := func() { q.Apply(p.log[len(p.log)-1]) }
+		codes := 0
+		code := func() {
+			codes++
+			p.queued(msg{id: fmt.Sprintf("otp%d", codes), class: events.ClassOTP, tenant: "t-codes", slot: uint8(8 + codes%2)})
+			newest()
+		}
+		take := func(want events.Class) string {
+			s, ok := q.Next(p.now)
+			if !ok || s.Entry.Lane.Class != want {
+				t.Fatalf("%s: next is %+v, want one of %s", name, s.Entry, want)
+			}
+			q.Take(s.Entry.ID)
+			return s.Entry.ID
+		}
+		send := func(id string) {
+			p.started(id, 1)
+			newest()
+			p.accepted(id, 1, "G-"+id)
+			newest()
+			q.Release(id)
+		}
+		for range 8 {
+			code()
+			send(take(events.ClassOTP))
+		}
+		both := []string{take(events.ClassMarketing), take(events.ClassMarketing)}
+		code()
+		code()
+		if !q.Overtaken(both[0], p.now) || !q.Overtaken(both[1], p.now) {
+			t.Fatalf("%s: they are not overtaken", name)
+		}
+		for i, id := range both {
+			if !slices.Contains(c.gives, i) {
+				send(id)
+			}
+		}
+		for _, i := range c.gives {
+			q.GiveWay(both[i])
+			q.Release(both[i])
+		}
+		send(take(events.ClassOTP)) // the ninth
+		code()
+		if s, _ := q.Next(p.now); (s.Entry.Lane.Class == events.ClassMarketing) != c.first {
+			t.Errorf("%s: after nine codes comes %s", name, s.Entry.Lane.Class)
+		}
 	}
 }

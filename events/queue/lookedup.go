@@ -2,10 +2,10 @@ package queue
 
 import "pilotstatus.dev/events/message"
 
-// adopt reserves the chosen gateway ids of acceptances whose answer named none: no look-up may give them to another message.
+// adopt reserves the chosen gateway ids of acceptances and proofs that named none: no look-up may give them to another message.
 func (q *Queue) adopt(e *Entry) {
 	for _, f := range e.Record() {
-		if f.Kind != message.KindAccepted || f.GatewayID != "" || f.Attempt < 1 || f.Attempt > len(e.sum().Attempts) {
+		if f.Kind != message.KindAccepted && f.Kind != message.KindProved || f.GatewayID != "" || f.Attempt < 1 || f.Attempt > len(e.sum().Attempts) {
 			continue
 		}
 		if id := e.sum().Attempts[f.Attempt-1].Chosen; id != "" && !f.At.Before(q.bound[id]) {

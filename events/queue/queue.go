@@ -47,9 +47,9 @@ func (q *Queue) SetRules(r Rules) {
 	if maps.Equal(old.Attempts, r.Attempts) && maps.Equal(old.Policies, r.Policies) {
 		return
 	}
-	passed := q.ix.passed
+	ix := q.ix
 	q.ix = newIndex()
-	q.ix.passed = passed
+	q.ix.passed, q.ix.had, q.ix.picked = ix.passed, ix.had, ix.picked
 	for _, e := range q.entries {
 		q.reindex(e)
 	}
@@ -105,7 +105,7 @@ func (q *Queue) applyQueued(rec events.Recorded, lane events.Lane) {
 	if e.queued && e.QueuedSeq <= rec.Position.Sequence {
 		return
 	}
-	// One copy for all entries, so that none keeps its whole subject.
+	// Copies that entries share, so that none keeps its whole subject.
 	e.Lane = events.Lane{
 		Instance: q.instance, Class: events.Class(unique.Make(string(lane.Class)).Value()), Tenant: unique.Make(lane.Tenant).Value(), Slot: lane.Slot,
 	}
@@ -254,7 +254,8 @@ func (q *Queue) droppable(e *Entry, now time.Time) bool {
 	if e.Ghost() { // a row at the gateway may be its
 		return len(q.ix.unknown) == 0 && now.Sub(e.sum().End.At) > q.rules.BindWindow
 	}
-	return !e.Unbound() || now.Sub(e.sum().LeftAt) > q.rules.BindWindow
+	// Its row, under an id that nobody knows, must not prove another attempt with its text.
+	return !e.Unbound() || len(q.ix.silent) == 0 && now.Sub(e.sum().LeftAt) > q.rules.BindWindow
 }
 
 // GroupSequence is the sequence of the newest fenced event the fold has seen: the expectation of the next append (rule R1).

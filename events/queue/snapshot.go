@@ -18,7 +18,7 @@ import (
 
 // StateVersion is the version of the fold and of the bytes that AppendState writes. It changes with either: a state of
 // another version is not read, the log is folded anew.
-const StateVersion = 8
+const StateVersion = 9
 
 // ErrState says that bytes are no state of this version.
 var ErrState = errors.New("not a state of a queue of this version")

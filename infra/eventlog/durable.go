@@ -14,6 +14,8 @@ import (
 type Durability interface {
 	Mark() groupcommit.Mark
 	Wait(ctx context.Context, m groupcommit.Mark) error
+	// Err gives the error of the sync that failed, nil when none did.
+	Err() error
 }
 
 var _ Durability = (*groupcommit.Syncer)(nil)
@@ -35,13 +37,28 @@ func (l *Log) mark() groupcommit.Mark {
 	return l.opts.Durability.Mark()
 }
 
+// notFailed fails as durable does after a sync that failed, and waits for none.
+func (l *Log) notFailed() error {
+	if l.opts.Durability == nil {
+		return nil
+	}
+	if err := l.opts.Durability.Err(); err != nil {
+		return notOnDisk(err)
+	}
+	return nil
+}
+
+func notOnDisk(cause error) error {
+	return fmt.Errorf("make it durable: %w", events.Errorf(events.CodeUnavailable, "the log is not on disk").WithCause(cause))
+}
+
 // durableAfter fails as an append whose acknowledgement is missing does: the event may be there after a power cut or not.
 func (l *Log) durableAfter(ctx context.Context, m groupcommit.Mark) error {
 	if l.opts.Durability == nil {
 		return nil
 	}
 	if err := l.opts.Durability.Wait(ctx, m); err != nil {
-		return fmt.Errorf("make it durable: %w", events.Errorf(events.CodeUnavailable, "the log is not on disk").WithCause(err))
+		return notOnDisk(err)
 	}
 	return nil
 }

@@ -77,6 +77,10 @@ func TestEveryAppendThatIsToldWaitsForTheSync(t *testing.T) {
 	if _, err := w.log.AppendUntold(within(t, 5*time.Second), part, instance, closed("c1"), 2); err != nil { // nobody lets a sync end
 		t.Errorf("what nobody is told of: %v", err)
 	}
+	g.held(t, "what is read to tell of it", func() error {
+		_, _, err := w.log.ReadGroup(t.Context(), part, instance, 0)
+		return err
+	})
 	g.held(t, "barrier", func() error { return w.log.Durable(t.Context()) })
 }
 

@@ -21,6 +21,7 @@ import (
 //   - The group has not moved: the same event is published again until ctx ends (Options.AppendLimit without a
 //     deadline). Then events.CodeUnavailable: it may still land, and the caller must go on asking with the same
 //     event, nonce and expectation before it believes anything.
+//   - A sync has failed before (Options.Durability): events.CodeUnavailable, and it was not published.
 func (l *Log) AppendFenced(ctx context.Context, p events.Partition, instance string, ev events.Event, expected uint64) (uint64, error) {
 	return l.appendFenced(ctx, p, instance, ev, expected, l.durable)
 }
@@ -34,6 +35,9 @@ func (l *Log) AppendUntold(ctx context.Context, p events.Partition, instance str
 func (l *Log) appendFenced(
 	ctx context.Context, p events.Partition, instance string, ev events.Event, expected uint64, settle func(context.Context) error,
 ) (uint64, error) {
+	if err := l.notFailed(); err != nil { // else each try would leave an event behind that nobody may act upon
+		return 0, fmt.Errorf("append fenced event: %w", err)
+	}
 	ev.Prev = expected
 	wire, err := l.opts.Registry.Encode(ev)
 	if err != nil {

@@ -41,7 +41,7 @@ func (l *Log) readBehind(ctx context.Context, stream, filter string, after uint6
 		m, err := l.leaderGet(ctx, stream, getRequest{Seq: last + 1, NextFor: filter})
 		if errors.Is(err, errNoMessage) {
 			if len(recs) > 0 {
-				return recs, last, l.endsOnDisk(ctx, recs)
+				return recs, last, l.onDisk(ctx, recs)
 			}
 			if end, err := l.lastOfGroup(ctx, stream, filter); err != nil || end <= after {
 				return nil, end, err
@@ -59,7 +59,7 @@ func (l *Log) readBehind(ctx context.Context, stream, filter string, after uint6
 		return nil, 0, err
 	}
 	if last <= from {
-		return recs, from, l.endsOnDisk(ctx, recs)
+		return recs, from, l.onDisk(ctx, recs)
 	}
 	cfg := TailConfig{Stream: stream, Filters: []string{filter}, From: from + 1, HeadersOnly: true}
 	err = l.Tail(ctx, cfg, func(_ context.Context, b Batch) error {
@@ -77,7 +77,7 @@ func (l *Log) readBehind(ctx context.Context, stream, filter string, after uint6
 	if !errors.Is(err, errEnough) {
 		return fail(err)
 	}
-	return recs, last, l.endsOnDisk(ctx, recs)
+	return recs, last, l.onDisk(ctx, recs)
 }
 
 // lastOfGroup gives the last sequence of a group, 0 when it is empty.
@@ -101,14 +101,12 @@ func (l *Log) read(m events.Stored) events.Recorded {
 	return rec
 }
 
-// endsOnDisk makes durable the ends among events that were read, whoever appended them: somebody is told of them.
-func (l *Log) endsOnDisk(ctx context.Context, recs []events.Recorded) error {
-	for _, rec := range recs {
-		if events.NameOf(rec.Type) == events.NameOf(events.TypeDispatchClosed) {
-			return l.durable(ctx)
-		}
+// onDisk makes durable what was read of a group, whoever appended it: somebody is told of it, and who appended it need not have waited.
+func (l *Log) onDisk(ctx context.Context, recs []events.Recorded) error {
+	if len(recs) == 0 {
+		return nil
 	}
-	return nil
+	return l.durable(ctx)
 }
 
 // FindQueued looks for accepted messages by id among those that a partition stored from since to until, by the server's clock, and

@@ -32,6 +32,7 @@ type actor struct {
 	// flying holds the nonces of starts that a turn is busy with, from before they are published until their outcome is in the log.
 	flying  map[string]bool
 	typed   map[string]bool // messages for which somebody types, or typed before their turn gave way
+	gave    map[string]bool // messages whose turn gave way
 	holds   *holds          // brought to q
 	probeAt time.Time
 	probes  int // in a row that did not end what holds it
@@ -58,7 +59,7 @@ type actor struct {
 func newActor(p *partition, id string) *actor {
 	return &actor{
 		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
-		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, flying: map[string]bool{}, typed: map[string]bool{}, kicks: make(chan struct{}, 1),
+		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, flying: map[string]bool{}, typed: map[string]bool{}, gave: map[string]bool{}, kicks: make(chan struct{}, 1),
 		appending: make(chan struct{}, 1), lanes: newLanes(), seen: map[string]time.Time{}, lookups: map[string]*lookup{},
 		endMargin: p.d.set.EndMargin + time.Duration(p.d.draw()*float64(p.d.set.EndMargin)/2),
 		results:   make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),

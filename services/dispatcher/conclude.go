@@ -61,7 +61,7 @@ func (g *sameText) settle(now []suspect, r lookupResult) bool {
 	return len(g.suspects) > 0
 }
 
-// attribute gives the rows to the suspects. A row with the id that a suspect chose is its, also when it was reserved for it. The others are told apart by nothing but
+// attribute gives the rows to the suspects. A row with the id that a suspect chose is its, also when that was reserved for it. The others are told apart by nothing but
 // their number: rows of other messages of ours do not count, and with fewer rows than attempts none is proved; unless all those are
 // attempts of one message, which has left then. free counts the rows that are nobody else's.
 func (g *sameText) attribute(bound func(keyID string) bool) (proofs []proof, free int) {

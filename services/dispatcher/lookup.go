@@ -62,6 +62,7 @@ func (a *actor) lookUp(ctx context.Context) {
 		clear(a.lookups)
 		return
 	}
+	a.q.Compact(a.q.Floor(), now) // what is given up, also when no event comes any more
 	all, seq := a.suspects(), a.q.GroupSequence()
 	a.mu.Unlock()
 	live := map[string]bool{}
@@ -179,7 +180,10 @@ func (a *actor) prove(ctx context.Context, s suspect, gatewayID string) {
 	}
 	err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision {
 		e, ok := q.Entry(s.message.ID)
-		if !ok || q.Bound(gatewayID) && attemptOf(e, s.attempt).Chosen != gatewayID || e.Summary().End != nil {
+		if !ok || e.Summary().End != nil {
+			return decision{}
+		}
+		if chosen := attemptOf(e, s.attempt).Chosen; chosen != gatewayID && q.Bound(gatewayID) { // another's by now
 			return decision{}
 		}
 		switch at := attemptOf(e, s.attempt).State; {

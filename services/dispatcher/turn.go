@@ -115,8 +115,7 @@ func (a *actor) start(ctx context.Context, j job, said string, call evolution.Ca
 		if repeats(q, j, said, now) { // the next turn says so
 			return decision{}
 		}
-		if !j.claimed && q.Overtaken(j.id, now) { // a code came while its content was read: it need not wait for this call
-			q.GiveWay(j.id)
+		if a.givesWay(j, now) {
 			return decision{}
 		}
 		s.begun, ev.Time = now, now.UTC()
@@ -129,7 +128,8 @@ func (a *actor) start(ctx context.Context, j job, said string, call evolution.Ca
 	landed := false
 	if ok {
 		at := attemptOf(e, j.attempt)
-		if landed = at.Nonce == s.nonce; landed && at.State == message.AttemptOpen {
+		// What is stored and not known to be on disk may be forgotten: it is not called.
+		if landed = at.Nonce == s.nonce; landed && at.State == message.AttemptOpen && err == nil {
 			s.seq = at.StartSeq
 			return s
 		}

@@ -45,10 +45,7 @@ func (a *actor) typing(ctx context.Context, client *evolution.Client, inst event
 			return true
 		case <-tick.C:
 			a.mu.Lock()
-			gives := !j.claimed && a.q.Overtaken(j.id, a.p.d.set.Now())
-			if gives {
-				a.q.GiveWay(j.id)
-			}
+			gives := a.givesWay(j, a.p.d.set.Now())
 			a.mu.Unlock()
 			if gives {
 				stop()
@@ -59,7 +56,21 @@ func (a *actor) typing(ctx context.Context, client *evolution.Client, inst event
 	}
 }
 
-// maxTyped bounds what is remembered of who has typed.
+// givesWay lets what came of a higher category go before a turn that has no call yet: once a message, and not in the guaranteed turn of
+// its class. The caller holds a.mu.
+func (a *actor) givesWay(j job, now time.Time) bool {
+	if j.claimed || a.gave[j.id] || !a.q.Overtaken(j.id, now) {
+		return false
+	}
+	if len(a.gave) >= maxTyped {
+		clear(a.gave)
+	}
+	a.gave[j.id] = true
+	a.q.GiveWay(j.id)
+	return true
+}
+
+// maxTyped bounds what is remembered of who has typed, and of who gave way.
 const maxTyped = 1000
 
 // hasTyped remembers that somebody types for a message, and says whether that was so before.
@@ -81,4 +92,5 @@ func (a *actor) untype(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.typed, id)
+	delete(a.gave, id)
 }
