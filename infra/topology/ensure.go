@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -37,7 +38,11 @@ func ensure(ctx context.Context, js jetstream.JetStream, d Deployment, table []R
 	var changes []Change
 	var drifts []Drift
 	for _, r := range table {
-		have, err := js.Stream(ctx, r.Stream.Name)
+		var have jetstream.Stream
+		err := answered(ctx, func(ctx context.Context) (err error) {
+			have, err = js.Stream(ctx, r.Stream.Name)
+			return err
+		})
 		switch {
 		case err == nil:
 			drifts = append(drifts, diff(r.Stream, have.CachedInfo().Config)...)
@@ -62,9 +67,34 @@ func ensure(ctx context.Context, js jetstream.JetStream, d Deployment, table []R
 	return changes, nil
 }
 
+// answerTry bounds one question: of a cluster that elects a leader meanwhile the answer may never come.
+const answerTry = 10 * time.Second
+
+// answered asks again what gets no answer, until ctx ends.
+func answered(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, answerTry)
+		err := ask(try)
+		unanswered := try.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !unanswered {
+			return err
+		}
+	}
+}
+
 // Create makes one resource and gives the configuration that the server now has for it. One that exists already,
-// whatever its configuration, is no error.
+// whatever its configuration, is no error. What gets no answer is asked for again until ctx ends.
 func Create(ctx context.Context, js jetstream.JetStream, r Resource) (jetstream.StreamConfig, error) {
+	var found jetstream.StreamConfig
+	err := answered(ctx, func(ctx context.Context) (err error) {
+		found, err = create(ctx, js, r)
+		return err
+	})
+	return found, err
+}
+
+func create(ctx context.Context, js jetstream.JetStream, r Resource) (jetstream.StreamConfig, error) {
 	var err error
 	switch r.Kind {
 	case KindKeyValue:
