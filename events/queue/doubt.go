@@ -1,11 +1,9 @@
 package queue
 
 import (
-	"slices"
 	"time"
 
 	"pilotstatus.dev/events"
-	"pilotstatus.dev/events/message"
 )
 
 // doubt is what is known of a log that lost events and was accepted by an operator (dispatch.restored): a message of what is left
@@ -42,7 +40,7 @@ func (q *Queue) inDoubt(e *Entry) bool {
 	if q.doubt.seq == 0 || !e.queued || e.QueuedSeq > q.doubt.upTo || e.soFar().looked >= q.doubt.seq || e.sum().Settled() {
 		return false
 	}
-	return !slices.ContainsFunc(e.Record(), func(f message.Fact) bool { return f.Kind == message.KindStarted && f.Seq > q.doubt.seq })
+	return !e.StartedAfter(q.doubt.seq)
 }
 
 // InDoubt reports whether a message may have left in a part of the log that was lost.

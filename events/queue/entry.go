@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -58,6 +59,11 @@ func (e *Entry) take(r message.Record) {
 
 // Record gives the facts of the entry, by sequence.
 func (e *Entry) Record() message.Record { return e.soFar().record }
+
+// StartedAfter reports whether an attempt began behind a place in the log.
+func (e *Entry) StartedAfter(seq uint64) bool {
+	return slices.ContainsFunc(e.Record(), func(f message.Fact) bool { return f.Kind == message.KindStarted && f.Seq > seq })
+}
 
 // Summary gives what the fenced facts of the entry come to.
 func (e *Entry) Summary() message.Summary { return *e.sum() }

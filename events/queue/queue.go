@@ -276,7 +276,7 @@ func (q *Queue) Postpone(id string, until time.Time) {
 	}
 }
 
-// Bound reports whether a gateway id already belongs to a message of ours.
+// Bound reports whether a gateway id already belongs to a message of ours, or is reserved for one that left without a known id.
 func (q *Queue) Bound(gatewayID string) bool { _, ok := q.bound[gatewayID]; return ok }
 
 // Entry gives a message the queue still has to do with.

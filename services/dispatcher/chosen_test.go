@@ -67,8 +67,7 @@ func TestC1EmptyAcceptanceIsBoundByItsChosenID(t *testing.T) {
 	}
 }
 
-// The same of a gateway that ignores the id it is told: the message is bound to the one it left under, and the id that nobody used proves
-// nothing of the other attempt with its text, which has not left.
+// The same of a gateway that ignores the id it is told: the message is bound to the one it left under, not to one that nobody used.
 func TestC1EmptyAcceptanceUnderAnotherIDIsBoundByThat(t *testing.T) {
 	t.Parallel()
 	r := newRigWith(t, version24)

@@ -61,27 +61,23 @@ func (g *sameText) settle(now []suspect, r lookupResult) bool {
 	return len(g.suspects) > 0
 }
 
-// attribute gives the rows to the suspects. A row with the id that a suspect chose is its, also when that was reserved for it. The others are told apart by nothing but
-// their number: rows of other messages of ours do not count, and with fewer rows than attempts none is proved; unless all those are
-// attempts of one message, which has left then. free counts the rows that are nobody else's.
+// attribute gives the rows to the suspects. A row with the id that a suspect chose is its, also when that was reserved for it. The others
+// are told apart by nothing but their number: rows of other messages of ours do not count, and with fewer rows than attempts none is
+// proved; unless all those are attempts of one message, which has left then. free counts the rows that are nobody else's.
 func (g *sameText) attribute(bound func(keyID string) bool) (proofs []proof, free int) {
-	rows := slices.Clone(g.rows)
-	for _, r := range rows {
-		if !bound(r.KeyID) {
-			free++
-		}
-	}
+	rows := slices.DeleteFunc(slices.Clone(g.rows), func(r evolution.Record) bool { return bound(r.KeyID) })
+	free = len(rows)
 	var rest []suspect
 	for _, s := range g.suspects {
-		i := slices.IndexFunc(rows, func(r evolution.Record) bool { return s.chosen != "" && r.KeyID == s.chosen })
+		chose := func(r evolution.Record) bool { return s.chosen != "" && r.KeyID == s.chosen }
+		i := slices.IndexFunc(g.rows, chose)
 		if i < 0 {
 			rest = append(rest, s)
 			continue
 		}
-		proofs = append(proofs, proof{s, rows[i], g.number})
-		rows = slices.Delete(rows, i, i+1)
+		proofs = append(proofs, proof{s, g.rows[i], g.number})
+		rows = slices.DeleteFunc(rows, chose)
 	}
-	rows = slices.DeleteFunc(rows, func(r evolution.Record) bool { return bound(r.KeyID) })
 	switch {
 	case len(rows) == 0 || len(rest) == 0:
 	case len(rows) >= len(rest):

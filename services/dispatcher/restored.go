@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pilotstatus.dev/events"
-	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
@@ -63,8 +62,7 @@ func (p *partition) recordRestored(ctx context.Context) (shown bool, err error) 
 // doubtful counts the messages that were accepted up to limit, are not over and were not tried again since.
 func doubtful(q *queue.Queue, limit uint64) (n int) {
 	for _, e := range q.Pending() {
-		since := func(f message.Fact) bool { return f.Kind == message.KindStarted && f.Seq > limit }
-		if e.QueuedSeq <= limit && !slices.ContainsFunc(e.Record(), since) {
+		if e.QueuedSeq <= limit && !e.StartedAfter(limit) {
 			n++
 		}
 	}

@@ -137,10 +137,7 @@ func (a *actor) start(ctx context.Context, j job, said string, call evolution.Ca
 	published := a.flying[s.nonce]
 	delete(a.flying, s.nonce)
 	if published && err != nil || landed { // it may still land, or a successor has closed it: it is mine, and was not called (rule R2)
-		if len(a.mine) >= maxMine {
-			clear(a.mine) // those that landed since then are unknown to us, as another life's
-		}
-		a.mine[s.nonce] = true
+		remember(a.mine, s.nonce) // one that is forgotten is unknown to us when it lands, as another life's
 		a.log.Warn().Err(err).Str("message", j.id).Msg("start not confirmed")
 	}
 	return nil
@@ -161,8 +158,16 @@ func chooseID(client *evolution.Client, call evolution.Call) string {
 	return evolution.NewMessageID()
 }
 
-// maxMine bounds what is remembered of starts that were never seen to land.
-const maxMine = 1000
+// maxRemembered bounds what an actor remembers of each kind.
+const maxRemembered = 1000
+
+// remember puts a name into a set that forgets all when it is full.
+func remember(set map[string]bool, name string) {
+	if len(set) >= maxRemembered {
+		clear(set)
+	}
+	set[name] = true
+}
 
 // jidHash is the keyed hash of the address a message is about to go to: what a receipt's own can be compared with.
 func (a *actor) jidHash(ctx context.Context, inst events.Instance, r resolved) string {

@@ -62,16 +62,10 @@ func (a *actor) givesWay(j job, now time.Time) bool {
 	if j.claimed || a.gave[j.id] || !a.q.Overtaken(j.id, now) {
 		return false
 	}
-	if len(a.gave) >= maxTyped {
-		clear(a.gave)
-	}
-	a.gave[j.id] = true
+	remember(a.gave, j.id)
 	a.q.GiveWay(j.id)
 	return true
 }
-
-// maxTyped bounds what is remembered of who has typed, and of who gave way.
-const maxTyped = 1000
 
 // hasTyped remembers that somebody types for a message, and says whether that was so before.
 func (a *actor) hasTyped(id string) bool {
@@ -80,10 +74,7 @@ func (a *actor) hasTyped(id string) bool {
 	if a.typed[id] {
 		return true
 	}
-	if len(a.typed) >= maxTyped {
-		clear(a.typed)
-	}
-	a.typed[id] = true
+	remember(a.typed, id)
 	return false
 }
 
