@@ -13,15 +13,15 @@ import (
 // order of members or in the spelling of a string only have the same one. The strings of scope must hold no newline.
 // Members must be valid JSON.
 func Fingerprint(scope []string, members map[string]json.RawMessage) (string, error) {
-	parsed := make(map[string]any, len(members))
-	for name, raw := range members {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber() // a float would make large numbers the same
-		var v any
-		if err := d.Decode(&v); err != nil {
-			return "", fmt.Errorf("fingerprint a request: %w", err)
-		}
-		parsed[name] = v
+	whole, err := json.Marshal(members)
+	if err != nil {
+		return "", fmt.Errorf("fingerprint a request: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(whole))
+	d.UseNumber() // a float would make large numbers the same
+	var parsed map[string]any
+	if err := d.Decode(&parsed); err != nil {
+		return "", fmt.Errorf("fingerprint a request: %w", err)
 	}
 	body, err := json.Marshal(parsed) // members in order of their names
 	if err != nil {

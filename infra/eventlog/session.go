@@ -49,7 +49,7 @@ func (t *tail) session(ctx context.Context) (err error) {
 	}
 	defer l.deleteConsumer(ctx, t.cfg.Stream, cons.CachedInfo().Name)
 
-	items := make(chan item, t.cfg.BatchMax)
+	in := newInbox(t.cfg.BatchMax)
 	failed := make(chan error, 1)
 	done := make(chan struct{})
 	fail := func(err error) {
@@ -68,10 +68,7 @@ func (t *tail) session(ctx context.Context) (err error) {
 			fail(err)
 			return
 		}
-		select {
-		case items <- it:
-		case <-done:
-		}
+		in.put(it, done)
 	}, jetstream.PullMaxMessages(ahead), jetstream.PullExpiry(max(pullExpiry, 2*l.opts.Heartbeat)), jetstream.PullHeartbeat(l.opts.Heartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { fail(err) }))
 	if err != nil {
@@ -90,32 +87,23 @@ func (t *tail) session(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return t.pump(ctx, items, failed, status)
+	return t.pump(ctx, in, failed, status)
 }
 
 // pump gathers what is ready and hands it over.
-func (t *tail) pump(ctx context.Context, items <-chan item, failed <-chan error, status <-chan nats.Status) error {
+func (t *tail) pump(ctx context.Context, in *inbox, failed <-chan error, status <-chan nats.Status) error {
 	var seen uint64
-	batch := make([]item, 0, t.cfg.BatchMax)
+	var batch []item
 	for {
-		batch = batch[:0]
 		select {
-		case it := <-items:
-			batch = append(batch, it)
+		case <-in.ready:
+			batch = in.take(batch)
 		case err := <-failed:
 			return err
 		case <-status:
 			return errReconnected
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-		for more := true; more && len(batch) < cap(batch); {
-			select {
-			case it := <-items:
-				batch = append(batch, it)
-			default:
-				more = false
-			}
 		}
 		n, err := t.inOrder(batch, &seen)
 		if n > 0 {
