@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -17,7 +18,7 @@ func isControl(path string) bool { return path == "/sim" || strings.HasPrefix(pa
 //	POST   /sim/faults               Fault: gives {"id"}
 //	GET    /sim/faults               [Fault]
 //	DELETE /sim/faults[/{id}]        one, or all
-//	GET    /sim/ledger               Report; ?instance= &text= &number= &keyId=
+//	GET    /sim/ledger               Report; ?instance= &text= &number= &keyId= &after=
 //	GET    /sim/stats                Stats
 //	POST   /sim/emit                 {"instance","event","data"}: posts any webhook
 //	POST   /sim/reset
@@ -37,8 +38,8 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 	case "DELETE faults":
 		s.controlRemove(w, name)
 	case "GET ledger":
-		q := r.URL.Query()
-		give(w, s.Ledger(Filter{q.Get("instance"), q.Get("text"), q.Get("number"), q.Get("keyId")}), nil)
+		f, err := filterOf(r.URL.Query())
+		give(w, s.Ledger(f), err)
 	case "GET stats":
 		give(w, s.Stats(), nil)
 	case "POST emit":
@@ -56,6 +57,18 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+func filterOf(q url.Values) (Filter, error) {
+	f := Filter{Instance: q.Get("instance"), Text: q.Get("text"), Number: q.Get("number"), KeyID: q.Get("keyId")}
+	if after := q.Get("after"); after != "" {
+		n, err := strconv.ParseInt(after, 10, 64)
+		if err != nil || n < 0 {
+			return Filter{}, errors.New("after: a number from 0")
+		}
+		f.After = n
+	}
+	return f, nil
 }
 
 func (s *Server) controlInstance(w http.ResponseWriter, r *http.Request, name string) {

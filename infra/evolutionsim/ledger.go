@@ -33,6 +33,7 @@ type Filter struct {
 	Text     string // is contained
 	Number   string
 	KeyID    string
+	After    int64 // only later ones than this, by Seq
 }
 
 // Report is the ledger as /sim/ledger gives it.
@@ -100,8 +101,8 @@ func (s *Server) Ledger(f Filter) Report {
 	for name, n := range l.most {
 		report.MaxInFlight[name] = n
 	}
-	for n := range int64(len(l.entries)) {
-		e := l.entries[(report.Dropped+n)%int64(len(l.entries))]
+	for n := max(report.Dropped, f.After); n < l.taken; n++ {
+		e := l.entries[n%int64(len(l.entries))]
 		if f.matches(e) {
 			report.Entries = append(report.Entries, *e)
 		}

@@ -84,6 +84,15 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	if diff := cmp.Diff([]string{"t2", "t3", "t4"}, texts); diff != "" || report.Dropped != 2 || report.Total != 5 {
 		t.Error(diff, report.Dropped, report.Total)
 	}
+	for after, want := range map[string]int{"1": 3, "3": 2, "4": 1, "5": 0, "6": 0} {
+		_, body := do(t, s, "GET", "/sim/ledger?after="+after, "", "")
+		if got := strings.Count(string(body), `"seq":`); got != want || after == "4" && !strings.Contains(string(body), "t4") {
+			t.Errorf("%d entries after %s, want %d: %s", got, after, want, body)
+		}
+	}
+	if status, body := do(t, s, "GET", "/sim/ledger?after=yesterday", "", ""); status != http.StatusBadRequest {
+		t.Errorf("%d %s", status, body)
+	}
 	_, body := do(t, s, "POST", "/chat/findMessages/acme", s.APIKey(), `{}`)
 	if !strings.Contains(string(body), `"total":2`) || strings.Contains(string(body), "t2") || !strings.Contains(string(body), "t4") {
 		t.Errorf("store: %s", body)

@@ -27,9 +27,8 @@ func (e *Failed) Unwrap() error { return e.Err }
 
 // Options tune a Syncer; the zero value is usable.
 type Options struct {
-	// Gather is waited before a sync that follows another at once, so that those whom the last one answered can come
-	// back and share it. 0 does not wait. A lone caller never waits for company.
-	Gather time.Duration
+	// Patience is how long a patient wait (Syncer.Patient) lasts before it causes a sync of its own. 0 makes all alike.
+	Patience time.Duration
 	// OnSync hears of each sync when it ended: how long it took, and how many waited for it. It must not block. May be nil.
 	OnSync func(elapsed time.Duration, waiters int, err error)
 }
@@ -51,13 +50,14 @@ type Syncer struct {
 	failed  error
 	closed  bool
 
-	wake  chan struct{} // the next round has a waiter, or the end was asked for
+	wake  chan struct{} // the next round is due, or the end was asked for
 	ended chan struct{}
 }
 
 // round is one sync and those who wait for it; err is set before over is closed.
 type round struct {
 	waiters int
+	due     bool // somebody is in a hurry, or has waited long enough
 	over    chan struct{}
 	err     error
 }
@@ -80,7 +80,12 @@ func (s *Syncer) Mark() Mark {
 
 // Wait returns nil when a sync that began after the mark has succeeded, and causes one where it must. Errors: *Failed
 // for ever after a failed sync, ErrClosed, or the cause of ctx's end, after which the writes may be durable or not.
-func (s *Syncer) Wait(ctx context.Context, m Mark) error {
+func (s *Syncer) Wait(ctx context.Context, m Mark) error { return s.wait(ctx, m, 0) }
+
+// crowd is how many patient waiters are not left waiting: one sync for so many costs each of them next to nothing.
+const crowd = 16
+
+func (s *Syncer) wait(ctx context.Context, m Mark, patience time.Duration) error {
 	s.mu.Lock()
 	var r *round
 	switch {
@@ -97,15 +102,37 @@ func (s *Syncer) Wait(ctx context.Context, m Mark) error {
 		return ErrClosed
 	default:
 		r = s.next
-		s.signal()
+		if patience <= 0 || r.waiters+1 >= crowd {
+			s.demand(r)
+		}
 	}
 	r.waiters++
 	s.mu.Unlock()
-	select {
-	case <-r.over:
-		return r.err
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the sync: %w", context.Cause(ctx))
+	var enough <-chan time.Time
+	if patience > 0 {
+		t := time.NewTimer(patience)
+		defer t.Stop()
+		enough = t.C
+	}
+	for {
+		select {
+		case <-r.over:
+			return r.err
+		case <-enough:
+			s.mu.Lock()
+			s.demand(r)
+			s.mu.Unlock()
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the sync: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// demand has a round run as soon as it can; one that runs or is over is left alone. s.mu is held.
+func (s *Syncer) demand(r *round) {
+	if s.next == r && !r.due {
+		r.due = true
+		s.signal()
 	}
 }
 
@@ -143,36 +170,30 @@ func (s *Syncer) signal() {
 
 func (s *Syncer) loop() {
 	defer close(s.ended)
-	crowd := false
 	for {
 		<-s.wake
-		if crowd && s.opts.Gather > 0 {
-			time.Sleep(s.opts.Gather)
-		}
 		r, last := s.begin()
 		if r == nil {
 			if last {
 				return
 			}
-			crowd = false
 			continue
 		}
 		began := time.Now()
 		err := s.sync()
 		elapsed := time.Since(began)
-		var waiters int
-		waiters, crowd = s.end(r, err)
+		waiters := s.end(r, err)
 		if s.opts.OnSync != nil {
 			s.opts.OnSync(elapsed, waiters, err)
 		}
 	}
 }
 
-// begin gives the round to run, nil when nobody waits; then last says that nobody will.
+// begin gives the round to run, nil when none is due; then last says that none will be.
 func (s *Syncer) begin() (r *round, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next.waiters == 0 {
+	if s.next.waiters == 0 || !s.next.due && !s.closed {
 		return nil, s.closed
 	}
 	s.begun++
@@ -180,12 +201,11 @@ func (s *Syncer) begin() (r *round, last bool) {
 	return s.running, false
 }
 
-// end answers the round, and says how many waited for it and whether others came meanwhile.
-func (s *Syncer) end(r *round, err error) (waiters int, more bool) {
+// end answers the round, and says how many waited for it.
+func (s *Syncer) end(r *round, err error) (waiters int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = nil
-	waiters, more = r.waiters, s.next.waiters > 0
 	if err == nil {
 		s.done = s.begun
 	} else {
@@ -199,5 +219,5 @@ func (s *Syncer) end(r *round, err error) (waiters int, more bool) {
 	if s.closed {
 		s.signal()
 	}
-	return waiters, more
+	return r.waiters
 }

@@ -56,22 +56,27 @@ func TestNobodyReturnsTooEarly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		callers := rapid.IntRange(1, 20).Draw(rt, "callers")
 		writes := rapid.IntRange(1, 10).Draw(rt, "writes")
-		gather := rapid.IntRange(0, 3).Draw(rt, "gather")
+		patience := rapid.IntRange(0, 5).Draw(rt, "patience")
+		patient := rapid.IntRange(0, callers).Draw(rt, "patient callers")
 		pauses := rapid.SliceOfN(rapid.IntRange(0, 7), 1, 16).Draw(rt, "pauses")
 		lengths := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 16).Draw(rt, "lengths")
 		fails := rapid.Int64Range(0, 12).Draw(rt, "fails")
 		var faults []string
 		synctest.Test(t, func(t *testing.T) {
 			d := &disk{fails: fails, took: func(n int64) time.Duration { return time.Duration(lengths[int(n)%len(lengths)]) * time.Millisecond }}
-			s := groupcommit.Start(d.sync, groupcommit.Options{Gather: time.Duration(gather) * time.Millisecond})
+			s := groupcommit.Start(d.sync, groupcommit.Options{Patience: time.Duration(patience) * time.Millisecond})
 			var mu sync.Mutex
 			var all sync.WaitGroup
 			for c := range callers {
+				wait := s.Wait
+				if c < patient {
+					wait = s.Patient().Wait
+				}
 				all.Go(func() {
 					for w := range writes {
 						time.Sleep(time.Duration(pauses[(c*7+w)%len(pauses)]) * time.Millisecond)
 						mine := d.written.Add(1)
-						err := s.Sync(t.Context())
+						err := wait(t.Context(), s.Mark())
 						covered := d.durable.Load() >= mine
 						_, failed := errors.AsType[*groupcommit.Failed](err)
 						mu.Lock()
@@ -145,33 +150,90 @@ func TestAMarkIsServedByARunningSyncThatBeganAfterIt(t *testing.T) {
 	})
 }
 
-func TestGatherWaitsOnlyInACrowd(t *testing.T) {
+// patiently has n wait patiently from this moment on, and tells how long each of them did.
+func patiently(t *testing.T, s *groupcommit.Syncer, n int) (all *sync.WaitGroup, took []time.Duration) {
+	all, took = &sync.WaitGroup{}, make([]time.Duration, n)
+	for i := range n {
+		all.Go(func() {
+			began, p := time.Now(), s.Patient()
+			if err := p.Wait(t.Context(), p.Mark()); err != nil {
+				t.Error(err)
+			}
+			took[i] = time.Since(began)
+		})
+	}
+	synctest.Wait()
+	return all, took
+}
+
+func TestThePatientShareWhatOthersCause(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := &disk{took: func(int64) time.Duration { return time.Millisecond }}
-		s := groupcommit.Start(d.sync, groupcommit.Options{Gather: 5 * time.Millisecond})
-		for range 3 {
-			began := time.Now()
-			if err := s.Sync(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(began); took != time.Millisecond {
-				t.Errorf("a lone caller waited %s", took)
-			}
-		}
-		var all sync.WaitGroup
-		for i := range 8 { // one each 0.5 ms: all but the first during or after the first one's sync
-			all.Go(func() {
-				time.Sleep(time.Duration(i) * 500 * time.Microsecond)
-				if err := s.Sync(t.Context()); err != nil {
-					t.Error(err)
+	const patience, length = 5 * time.Millisecond, time.Millisecond
+	for what, c := range map[string]struct {
+		waiters int
+		hurry   time.Duration // when somebody comes who is in a hurry, 0 for nobody
+		want    time.Duration
+	}{
+		"nobody else":              {3, 0, patience + length},
+		"somebody in a hurry":      {3, 2 * time.Millisecond, 2*time.Millisecond + length},
+		"a crowd, which is enough": {16, 0, length},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := &disk{took: func(int64) time.Duration { return length }}
+				s := groupcommit.Start(d.sync, groupcommit.Options{Patience: patience})
+				all, took := patiently(t, s, c.waiters)
+				if c.hurry > 0 {
+					time.Sleep(c.hurry)
+					if err := s.Sync(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				all.Wait()
+				for _, have := range took {
+					if have != c.want {
+						t.Errorf("waited %s, want %s", have, c.want)
+					}
+				}
+				closed(t, s)
+				if n := d.syncs.Load(); n != 1 {
+					t.Errorf("%d syncs, want one for all", n)
 				}
 			})
+		})
+	}
+}
+
+// Who is in a hurry finds no sync under way that the patient caused for themselves a moment ago.
+func TestTheHurriedDoNotWaitForThePatient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{took: func(int64) time.Duration { return 10 * time.Millisecond }}
+		s := groupcommit.Start(d.sync, groupcommit.Options{Patience: time.Second})
+		all, _ := patiently(t, s, 1)
+		began := time.Now()
+		if err := s.Sync(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 10*time.Millisecond {
+			t.Errorf("a sync beside a patient waiter took %s, want its own 10ms", took)
 		}
 		all.Wait()
 		closed(t, s)
-		if n := d.syncs.Load(); n != 3+2 {
-			t.Errorf("%d syncs, want 3 alone, one for the first of the crowd, one for the rest", n)
+	})
+}
+
+func TestCloseServesThePatient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		s := groupcommit.Start(d.sync, groupcommit.Options{Patience: time.Hour})
+		all, took := patiently(t, s, 2)
+		closed(t, s)
+		all.Wait()
+		if took[0] != 0 || took[1] != 0 {
+			t.Errorf("waited %v after the end was asked for", took)
 		}
 	})
 }

@@ -101,7 +101,7 @@ func (a *App) needs(roles ...Role) bool {
 
 // followControl starts the catalog and waits until it is whole.
 func (a *App) followControl(ctx context.Context) error {
-	log, err := a.p.logFor(ctx, "control")
+	log, err := a.p.logFor(ctx, "control", urgent)
 	if err != nil {
 		return err
 	}

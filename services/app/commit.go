@@ -50,6 +50,10 @@ func (p *platform) openCommit(store string) (natsserver.Sync, error) {
 	return "", fmt.Errorf("--nats-sync group: %w; put --data-dir elsewhere or use --nats-sync always", err)
 }
 
+// patience is how long work in the background waits for a sync that a request or a call causes: at some hundred of these a second it
+// causes none of its own, and nobody waits for the disk behind it.
+const patience = 3 * time.Millisecond
+
 // startCommit starts group commit, or says why it cannot hold where the store is (groupcommit.ErrUnsupported).
 func startCommit(store string, log zerolog.Logger, onSync func(time.Duration, int)) (*commit, error) {
 	if err := os.MkdirAll(store, 0o700); err != nil {
@@ -60,6 +64,7 @@ func startCommit(store string, log zerolog.Logger, onSync func(time.Duration, in
 		return nil, err
 	}
 	return &commit{disk: disk, Syncer: groupcommit.Start(disk.Sync, groupcommit.Options{
+		Patience: patience,
 		OnSync: func(elapsed time.Duration, waiters int, err error) {
 			if onSync != nil {
 				onSync(elapsed, waiters)

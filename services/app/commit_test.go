@@ -112,11 +112,15 @@ func groupPlatform(t *testing.T) *platform {
 func TestGroupCommitCoversEveryLog(t *testing.T) {
 	t.Parallel()
 	p := groupPlatform(t)
-	other, err := p.logFor(t.Context(), "other")
+	other, err := p.logFor(t.Context(), "other", urgent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, l := range map[string]interface{ Durable(context.Context) error }{"main": p.events, "other": other} {
+	behind, err := p.logFor(t.Context(), "behind", patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]interface{ Durable(context.Context) error }{"main": p.events, "other": other, "behind": behind} {
 		before := p.commit.Mark()
 		if err := l.Durable(t.Context()); err != nil {
 			t.Fatal(err)

@@ -9,11 +9,11 @@ import (
 
 // startNotifier turns transitions into deliveries, one loop per partition, and makes the deliveries.
 func startNotifier(ctx context.Context, a *App) error {
-	logs, err := a.p.logsFor(ctx, "notifier")
+	logs, err := a.p.logsFor(ctx, "notifier", patient)
 	if err != nil {
 		return err
 	}
-	log, err := a.p.logFor(ctx, "deliveries")
+	log, err := a.p.logFor(ctx, "deliveries", patient)
 	if err != nil {
 		return err
 	}

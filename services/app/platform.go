@@ -74,7 +74,7 @@ func (p *platform) openLog(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	p.events = p.logOver(js)
+	p.events = p.logOver(js, urgent)
 	first := topology.Deployment{Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas, LaneCap: p.cfg.LaneCap}
 	if _, err := topology.EnsureControl(ctx, js, first); err != nil {
 		return fmt.Errorf("ensure control: %w", err)
@@ -118,8 +118,16 @@ func (p *platform) connect(ctx context.Context, name string) (*nats.Conn, error)
 	return nc, nil
 }
 
+// haste says whether somebody waits for what a part of the process makes durable.
+type haste bool
+
+const (
+	urgent  haste = true  // a client's request, or a call
+	patient haste = false // work in the background: it waits for syncs that others cause
+)
+
 // logFor gives a log over a connection of its own.
-func (p *platform) logFor(ctx context.Context, name string) (*eventlog.Log, error) {
+func (p *platform) logFor(ctx context.Context, name string, h haste) (*eventlog.Log, error) {
 	nc, err := p.connect(ctx, name)
 	if err != nil {
 		return nil, err
@@ -128,22 +136,26 @@ func (p *platform) logFor(ctx context.Context, name string) (*eventlog.Log, erro
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return p.logOver(js), nil
+	return p.logOver(js, h), nil
 }
 
-func (p *platform) logOver(js jetstream.JetStream) *eventlog.Log {
+func (p *platform) logOver(js jetstream.JetStream, h haste) *eventlog.Log {
 	opts := eventlog.Options{Logger: p.log}
-	if p.commit != nil {
+	switch {
+	case p.commit == nil:
+	case h == patient:
+		opts.Durability = p.commit.Patient()
+	default:
 		opts.Durability = p.commit.Syncer
 	}
 	return eventlog.New(js, opts)
 }
 
 // logsFor gives a log for each partition, each over a connection of its own.
-func (p *platform) logsFor(ctx context.Context, name string) ([]*eventlog.Log, error) {
+func (p *platform) logsFor(ctx context.Context, name string, h haste) ([]*eventlog.Log, error) {
 	out := make([]*eventlog.Log, 0, p.deployment.Partitions)
 	for _, part := range p.partitions() {
-		log, err := p.logFor(ctx, name+" "+part.String())
+		log, err := p.logFor(ctx, name+" "+part.String(), h)
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func (a *App) startQuota(ctx context.Context) (apiQuota, error) {
 	}
 	records := quota.NewRecords(quotaBucket(js), a.log)
 	a.sup.start(ctx, "quota-records", records.Run)
-	return apiQuota{quota.NewBook(a.p.logOver(js), records, a.log)}, nil
+	return apiQuota{quota.NewBook(a.p.logOver(js, urgent), records, a.log)}, nil
 }
 
 // startPresence follows what the log says of instances.
@@ -69,7 +69,7 @@ func (a *App) startKeeper(ctx context.Context) error {
 		return err
 	}
 	k := quota.NewKeeper(quota.Config{
-		Partitions: a.p.partitions(), Log: keeperLog{a.p.logOver(js)}, Views: keeperViews{a.views()}, Bucket: quotaBucket(js),
+		Partitions: a.p.partitions(), Log: keeperLog{a.p.logOver(js, patient)}, Views: keeperViews{a.views()}, Bucket: quotaBucket(js),
 		Windows: a.limited, CorrectEvery: a.p.cfg.QuotaEvery, Logger: a.log, OnCorrection: a.metrics.quota,
 	})
 	a.sup.start(ctx, "quota-keeper", k.Run)

@@ -11,7 +11,7 @@ import (
 
 // startIngest serves gateways' webhooks, and keeps them registered at the gateways.
 func startIngest(ctx context.Context, a *App) error {
-	log, err := a.p.logFor(ctx, "ingest")
+	log, err := a.p.logFor(ctx, "ingest", patient)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func startIngest(ctx context.Context, a *App) error {
 
 // startCorrelator binds what gateways said to messages, one loop per partition.
 func startCorrelator(ctx context.Context, a *App) error {
-	logs, err := a.p.logsFor(ctx, "correlator")
+	logs, err := a.p.logsFor(ctx, "correlator", patient)
 	if err != nil {
 		return err
 	}

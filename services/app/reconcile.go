@@ -11,7 +11,7 @@ import (
 
 // startReconciler looks after messages that nothing becomes of.
 func startReconciler(ctx context.Context, a *App) error {
-	log, err := a.p.logFor(ctx, "reconciler")
+	log, err := a.p.logFor(ctx, "reconciler", patient)
 	if err != nil {
 		return err
 	}

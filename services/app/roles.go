@@ -42,7 +42,7 @@ func (a *App) startPartitions(ctx context.Context, role string, run func(context
 }
 
 func startProjector(ctx context.Context, a *App) error {
-	logs, err := a.p.logsFor(ctx, "projector")
+	logs, err := a.p.logsFor(ctx, "projector", patient)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (a *App) views() *views.Views {
 }
 
 func startDispatcher(ctx context.Context, a *App) error {
-	logs, err := a.p.logsFor(ctx, "dispatcher")
+	logs, err := a.p.logsFor(ctx, "dispatcher", urgent)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func processID() string {
 }
 
 func startAPI(ctx context.Context, a *App) error {
-	log, err := a.p.logFor(ctx, "api")
+	log, err := a.p.logFor(ctx, "api", urgent)
 	if err != nil {
 		return err
 	}
