@@ -230,7 +230,7 @@ func (c *crew) without(ctx context.Context, i int, by syscall.Signal, n *int) ([
 	if !ok {
 		return nil, errors.New("the dispatcher does not live")
 	}
-	first := *n
+	first, before := *n, c.soFar()
 	began := time.Now()
 	if err := c.two[i].cmd.Process.Signal(by); err != nil {
 		return nil, fmt.Errorf("signal the dispatcher: %w", err)
@@ -251,7 +251,7 @@ func (c *crew) without(ctx context.Context, i int, by syscall.Signal, n *int) ([
 	}
 	var waited []time.Duration
 	for k := first; k < *n; k++ {
-		at, err := c.taken(ctx, fmt.Sprintf("Order %d is", k), began) // others with the text were sent to warm up
+		at, err := c.taken(ctx, fmt.Sprintf("Order %d is", k), before) // others with the text were sent to warm up
 		if err != nil {
 			return nil, err
 		}
