@@ -27,7 +27,7 @@ const Fairness = "fairness"
 const (
 	sharers     = 50   // tenants of the shared instance
 	sharedTurns = 20   // of each of them, that are looked at
-	otps        = 1000 // of each latency
+	otps        = 3000 // of each latency
 	sharedID    = "bench-shared"
 )
 
