@@ -83,7 +83,7 @@ func (s *Syncer) Mark() Mark {
 func (s *Syncer) Wait(ctx context.Context, m Mark) error { return s.wait(ctx, m, 0) }
 
 // crowd is how many patient waiters are not left waiting: one sync for so many costs each of them next to nothing.
-const crowd = 16
+const crowd = 8
 
 func (s *Syncer) wait(ctx context.Context, m Mark, patience time.Duration) error {
 	s.mu.Lock()

@@ -176,7 +176,7 @@ func TestThePatientShareWhatOthersCause(t *testing.T) {
 	}{
 		"nobody else":              {3, 0, patience + length},
 		"somebody in a hurry":      {3, 2 * time.Millisecond, 2*time.Millisecond + length},
-		"a crowd, which is enough": {16, 0, length},
+		"a crowd, which is enough": {8, 0, length},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
