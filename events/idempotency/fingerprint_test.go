@@ -77,3 +77,18 @@ func TestFingerprintIsCanonical(t *testing.T) {
 		}
 	})
 }
+
+// Fingerprints are stored: a client's repeat after an upgrade must still be the same request.
+func TestFingerprintsStayWhatTheyWere(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{}`: "ec22f869ef65512505b41a8772162d1f1b77f569690fdd213970c0fdddd48d66",
+		`{"destinationNumber":"+5511999990000","templateId":"t","variables":{"n":"1","a":"<b>&\u2028\"\\/"}}`: "f114dc8de0e21d36478298a5f89fa85ecae9dc1ecebee3bf5d001b71e30c6555",
+		`{"n":[9007199254740993,1e400,-0,1.50,0.1e-7],"x":{"b":1,"a":null,"b":2}}`:                            "fca4c132e6bd1e78ba674a95ec2df5fabd0ff18c38c0d24dc9af416acec07853",
+		"{\"text\":\"\u00e7 \U0001f600 \\ud83d\\ude00 \\ud800 \x80\",\"ok\":true,\"z\":null}":                 "944dfa43d10e877d9525ac86cca9acfa172fafa08ac7140f01b3db043d37fe3c",
+	} {
+		if got := fingerprint(t, "tenant\nproject", body); got != want {
+			t.Errorf("%q: %s, was %s", body, got, want)
+		}
+	}
+}

@@ -18,7 +18,10 @@ type Durability interface {
 	Err() error
 }
 
-var _ Durability = (*groupcommit.Syncer)(nil)
+var (
+	_ Durability = (*groupcommit.Syncer)(nil)
+	_ Durability = groupcommit.Patient{}
+)
 
 // Durable returns when all that this process has appended or read until now survives a power cut: to be called before
 // anything is written elsewhere that says so. At once where the server syncs by itself.

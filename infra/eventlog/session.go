@@ -106,7 +106,9 @@ func (t *tail) pump(ctx context.Context, in *inbox, failed <-chan error, status 
 			return ctx.Err()
 		}
 		n, err := t.inOrder(batch, &seen)
+		rest := false
 		if n > 0 {
+			rest = batch[n-1].pending == 0
 			if err := t.handOver(ctx, batch[:n]); err != nil {
 				return err
 			}
@@ -117,6 +119,7 @@ func (t *tail) pump(ctx context.Context, in *inbox, failed <-chan error, status 
 		if err != nil {
 			return err
 		}
+		batch = in.give(batch, rest)
 	}
 }
 

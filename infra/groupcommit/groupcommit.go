@@ -27,7 +27,8 @@ func (e *Failed) Unwrap() error { return e.Err }
 
 // Options tune a Syncer; the zero value is usable.
 type Options struct {
-	// Patience is how long a patient wait (Syncer.Patient) lasts before it causes a sync of its own. 0 makes all alike.
+	// Patience is how long a patient wait (Syncer.Patient) lasts before it causes a sync of its own, while others are in a hurry. 0
+	// makes all alike.
 	Patience time.Duration
 	// OnSync hears of each sync when it ended: how long it took, and how many waited for it. It must not block. May be nil.
 	OnSync func(elapsed time.Duration, waiters int, err error)
@@ -49,6 +50,7 @@ type Syncer struct {
 	next    *round // number begun+1
 	failed  error
 	closed  bool
+	hurried time.Time // when somebody in a hurry last wanted a sync
 
 	wake  chan struct{} // the next round is due, or the end was asked for
 	ended chan struct{}
@@ -82,12 +84,17 @@ func (s *Syncer) Mark() Mark {
 // for ever after a failed sync, ErrClosed, or the cause of ctx's end, after which the writes may be durable or not.
 func (s *Syncer) Wait(ctx context.Context, m Mark) error { return s.wait(ctx, m, 0) }
 
-// crowd is how many patient waiters are not left waiting: one sync for so many costs each of them next to nothing.
+// crowd is how many waiters are enough for a sync of their own: a consumer of the log handles so many events at once, and where all of
+// them wait nothing goes on.
 const crowd = 8
+
+// calm is how long nobody was in a hurry, in times of the patience, after which patience serves nobody.
+const calm = 4
 
 func (s *Syncer) wait(ctx context.Context, m Mark, patience time.Duration) error {
 	s.mu.Lock()
 	var r *round
+	var enough <-chan time.Time
 	switch {
 	case s.done > m:
 		s.mu.Unlock()
@@ -102,18 +109,21 @@ func (s *Syncer) wait(ctx context.Context, m Mark, patience time.Duration) error
 		return ErrClosed
 	default:
 		r = s.next
-		if patience <= 0 || r.waiters+1 >= crowd {
+		now := time.Now()
+		switch {
+		case patience <= 0:
+			s.hurried = now
 			s.demand(r)
+		case r.waiters+1 >= crowd || now.Sub(s.hurried) > calm*patience:
+			s.demand(r)
+		case !r.due:
+			t := time.NewTimer(patience)
+			defer t.Stop()
+			enough = t.C
 		}
 	}
 	r.waiters++
 	s.mu.Unlock()
-	var enough <-chan time.Time
-	if patience > 0 {
-		t := time.NewTimer(patience)
-		defer t.Stop()
-		enough = t.C
-	}
 	for {
 		select {
 		case <-r.over:

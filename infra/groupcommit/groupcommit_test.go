@@ -170,19 +170,25 @@ func TestThePatientShareWhatOthersCause(t *testing.T) {
 	t.Parallel()
 	const patience, length = 5 * time.Millisecond, time.Millisecond
 	for what, c := range map[string]struct {
+		calm    time.Duration // since somebody was in a hurry
 		waiters int
 		hurry   time.Duration // when somebody comes who is in a hurry, 0 for nobody
 		want    time.Duration
 	}{
-		"nobody else":              {3, 0, patience + length},
-		"somebody in a hurry":      {3, 2 * time.Millisecond, 2*time.Millisecond + length},
-		"a crowd, which is enough": {8, 0, length},
+		"nobody else":                     {0, 3, 0, patience + length},
+		"somebody in a hurry":             {0, 3, 2 * time.Millisecond, 2*time.Millisecond + length},
+		"a crowd, which is enough":        {0, 8, 0, length},
+		"nobody in a hurry for some time": {time.Second, 1, 0, length},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := &disk{took: func(int64) time.Duration { return length }}
 				s := groupcommit.Start(d.sync, groupcommit.Options{Patience: patience})
+				if err := s.Sync(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(c.calm)
 				all, took := patiently(t, s, c.waiters)
 				if c.hurry > 0 {
 					time.Sleep(c.hurry)
@@ -197,8 +203,8 @@ func TestThePatientShareWhatOthersCause(t *testing.T) {
 					}
 				}
 				closed(t, s)
-				if n := d.syncs.Load(); n != 1 {
-					t.Errorf("%d syncs, want one for all", n)
+				if n := d.syncs.Load(); n != 2 {
+					t.Errorf("%d syncs, want one at first and one for all", n)
 				}
 			})
 		})
@@ -211,6 +217,9 @@ func TestTheHurriedDoNotWaitForThePatient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{took: func(int64) time.Duration { return 10 * time.Millisecond }}
 		s := groupcommit.Start(d.sync, groupcommit.Options{Patience: time.Second})
+		if err := s.Sync(t.Context()); err != nil {
+			t.Error(err)
+		}
 		all, _ := patiently(t, s, 1)
 		began := time.Now()
 		if err := s.Sync(t.Context()); err != nil {
@@ -229,6 +238,9 @@ func TestCloseServesThePatient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
 		s := groupcommit.Start(d.sync, groupcommit.Options{Patience: time.Hour})
+		if err := s.Sync(t.Context()); err != nil {
+			t.Error(err)
+		}
 		all, took := patiently(t, s, 2)
 		closed(t, s)
 		all.Wait()

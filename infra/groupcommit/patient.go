@@ -2,8 +2,8 @@ package groupcommit
 
 import "context"
 
-// Patient waits as its Syncer does, for the same syncs, without hurry: for one that somebody else causes, and only after Options.Patience
-// for one of its own. It is for work in the background, for whose sake a disk need not be kept busy; it promises no less.
+// Patient waits as its Syncer does, for the same syncs, but lets those go first who are in a hurry: while there are such, it waits for a
+// sync that they cause, and only after Options.Patience, or together with many others, for one of its own. It promises no less.
 type Patient struct{ s *Syncer }
 
 // Patient gives the patient way to wait.

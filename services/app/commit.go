@@ -37,7 +37,7 @@ func (p *platform) openCommit(store string) (natsserver.Sync, error) {
 		return natsserver.Sync(asked), nil
 	}
 	var err error
-	p.commit, err = startCommit(store, p.log, p.onSync)
+	p.commit, err = startCommit(store, p.cfg.SyncPatience, p.log, p.onSync)
 	switch {
 	case err == nil:
 		return natsserver.SyncGroup, nil
@@ -50,12 +50,8 @@ func (p *platform) openCommit(store string) (natsserver.Sync, error) {
 	return "", fmt.Errorf("--nats-sync group: %w; put --data-dir elsewhere or use --nats-sync always", err)
 }
 
-// patience is how long work in the background waits for a sync that a request or a call causes: at some hundred of these a second it
-// causes none of its own, and nobody waits for the disk behind it.
-const patience = 3 * time.Millisecond
-
 // startCommit starts group commit, or says why it cannot hold where the store is (groupcommit.ErrUnsupported).
-func startCommit(store string, log zerolog.Logger, onSync func(time.Duration, int)) (*commit, error) {
+func startCommit(store string, patience time.Duration, log zerolog.Logger, onSync func(time.Duration, int)) (*commit, error) {
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		return nil, fmt.Errorf("make the store: %w", err)
 	}

@@ -118,12 +118,12 @@ func (p *platform) connect(ctx context.Context, name string) (*nats.Conn, error)
 	return nc, nil
 }
 
-// haste says whether somebody waits for what a part of the process makes durable.
-type haste bool
+// haste says how a part of the process waits for the disk under group commit.
+type haste int
 
 const (
-	urgent  haste = true  // a client's request, or a call
-	patient haste = false // work in the background: it waits for syncs that others cause
+	urgent  haste = iota // a customer's request or a call hangs on it
+	patient              // it lets these go first
 )
 
 // logFor gives a log over a connection of its own.

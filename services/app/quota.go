@@ -35,8 +35,8 @@ func (q apiQuota) Reserve(ctx context.Context, tenant string, windows []quotas.W
 	return place, nil, err
 }
 
-// startQuota follows the refunds, and gives the book of this process. It counts on a log without group commit: the append that follows
-// covers what was counted before it.
+// startQuota follows the refunds, and gives the book of this process. What is counted does not wait for the disk: the append that follows
+// does, and covers it.
 func (a *App) startQuota(ctx context.Context) (apiQuota, error) {
 	nc, err := a.p.connect(ctx, "quota")
 	if err != nil {

@@ -133,7 +133,7 @@ func (r *rig) say(ctx context.Context, key, template string, n int) error {
 
 // otps sends one OTP after the other, and gives how long each took from its POST to the gateway.
 func (r *rig) otps(ctx context.Context, n int) (all []time.Duration, err error) {
-	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	bounded, cancel := context.WithTimeout(ctx, time.Duration(n)*time.Second)
 	defer cancel()
 	for range n {
 		r.otp++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -190,24 +191,33 @@ func (f *Fanout) tell(ctx context.Context, d *eventlog.Delivery) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("read subject at %s: %w", d.Position, err)
 	}
-	result := "silent"
+	var told atomic.Bool
 	all := message.Subjects(d.Recorded)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(messagesAtOnce)
 	for _, about := range all {
-		n, err := f.tellOf(ctx, addr.Instance, about, d.Recorded)
-		if err != nil {
-			return "", err
-		}
-		if n > 0 {
-			result = "told"
-		}
-		if len(all) > 1 {
-			if err := d.InProgress(); err != nil {
-				return "", err
+		group.Go(func() error {
+			n, err := f.tellOf(ctx, addr.Instance, about, d.Recorded)
+			if n > 0 {
+				told.Store(true)
 			}
-		}
+			if err == nil && len(all) > 1 {
+				err = d.InProgress()
+			}
+			return err
+		})
 	}
-	return result, nil
+	if err := group.Wait(); err != nil {
+		return "", err
+	}
+	if told.Load() {
+		return "told", nil
+	}
+	return "silent", nil
 }
+
+// messagesAtOnce is how many messages of one event are told at once: an end names hundreds, and each delivery waits for the disk.
+const messagesAtOnce = 16
 
 // tellOf publishes the transition that rec brings to one message, and gives the number of endpoints.
 func (f *Fanout) tellOf(ctx context.Context, instance string, about events.ClosedMessage, rec events.Recorded) (int, error) {

@@ -3,6 +3,8 @@ package receipts
 import (
 	"context"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // sweep records what is held as soon as its message is known, asks the Finder about what stays unknown, and forgets what is old.
@@ -36,22 +38,28 @@ func (c *Correlator) sweep(ctx context.Context) error {
 	}
 }
 
-// recordDue tries everything that is due; what still cannot be recorded is due again.
+// recordDue tries everything that is due, several messages at once; what still cannot be recorded is due again.
 func (c *Correlator) recordDue(ctx context.Context) {
 	c.mu.Lock()
 	due := c.due
 	c.due = map[key]struct{}{}
 	c.mu.Unlock()
+	var group errgroup.Group
+	group.SetLimit(c.settings.Concurrency)
 	for k := range due {
-		c.mu.Lock()
-		seen := c.book.sightings(k)
-		c.mu.Unlock()
-		for _, s := range seen {
-			if !c.recordHeld(ctx, k, s) {
-				break // the others have to wait for the same thing
+		group.Go(func() error {
+			c.mu.Lock()
+			seen := c.book.sightings(k)
+			c.mu.Unlock()
+			for _, s := range seen {
+				if !c.recordHeld(ctx, k, s) {
+					break // the others have to wait for the same thing
+				}
 			}
-		}
+			return nil
+		})
 	}
+	_ = group.Wait() // each keeps what failed
 }
 
 func (c *Correlator) recordHeld(ctx context.Context, k key, s sighting) bool {
