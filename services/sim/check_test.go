@@ -72,7 +72,7 @@ func (h *history) checkCalls() {
 // openAt gives the attempt that is open at a call and is of a message with its text, one that was not seen to call if there is one; else
 // any that is open. A proof says nothing about whether its call has returned.
 func (h *history) openAt(c call, seen map[attemptKey]int) (k attemptKey, ok bool) {
-	open := map[attemptKey]bool{}
+	var open []attemptKey // in the order of their starts
 	for _, r := range h.fenced[c.Instance] {
 		if !c.Unread && r.Position.Sequence > c.Group || c.Unread && r.Stored.After(c.At) {
 			break
@@ -82,13 +82,13 @@ func (h *history) openAt(c call, seen map[attemptKey]int) (k attemptKey, ok bool
 		}
 		switch r.Type {
 		case events.TypeDispatchStarted:
-			open[attemptKey{r.Subject, r.Attempt}] = true
+			open = append(open, attemptKey{r.Subject, r.Attempt})
 		case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
-			delete(open, attemptKey{r.Subject, r.Attempt})
+			open = slices.DeleteFunc(open, func(o attemptKey) bool { return o == attemptKey{r.Subject, r.Attempt} })
 		}
 	}
 	best := -1
-	for o := range open {
+	for _, o := range open {
 		fits := 0
 		if m := h.messages[o.message]; m != nil && m.Text == c.Text {
 			fits = 2

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -135,7 +137,8 @@ type waiting struct {
 }
 
 // checkTurns: in the quiet end of the run each class that waits has its turn within the turns of aging, a tenant within those that the
-// others may have before it, and a lane keeps its order. Who takes over begins to count anew.
+// others may have before it, and a lane keeps its order. What could not have the turn that was its own, since calls of its slots were under
+// way, goes as soon as it can, behind those that waited longer. Who takes over begins to count anew.
 func (h *history) checkTurns() {
 	for _, n := range []int{sharedCalm, ownedCalm} {
 		h.turnsOf(instanceID(n))
@@ -151,15 +154,25 @@ func (h *history) turnsOf(instance string) {
 	}
 	begun := map[string]bool{}
 	classes, shares := map[events.Class]*waiting{}, map[share]*waiting{}
+	calls := map[attemptKey]uint8{} // under way → slot
 	for _, r := range h.fenced[instance] {
 		m := h.messages[r.Subject]
+		busy := slices.Collect(maps.Values(calls))
+		switch k := (attemptKey{r.Subject, r.Attempt}); r.Type {
+		case events.TypeDispatchStarted:
+			if m != nil {
+				calls[k] = m.lane.Slot
+			}
+		case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
+			delete(calls, k)
+		}
 		if r.Type != events.TypeDispatchStarted || m == nil || !h.quiet(m) || r.Attempt > 1 {
 			continue
 		}
 		h.turns++
 		begun[m.ID] = true
-		waits, waitShares := map[events.Class]bool{}, map[share]bool{}
-		for _, other := range line { // what was there when this turn was chosen, and could have had it
+		waits, waitShares := map[events.Class]bool{}, map[share]bool{} // → one of its slots is free
+		for _, other := range line {                                   // what was there when this turn was chosen, and could have had it
 			chosen := r.Time.Add(-choosing)
 			if begun[other.ID] || other.overAt(r.Position.Sequence) || !other.recs[0].Stored.Before(chosen) || other.ReadyAt.After(chosen) {
 				continue
@@ -167,7 +180,8 @@ func (h *history) turnsOf(instance string) {
 			if other.lane == m.lane && other.before(m) && h.stirs(other.ReadyAt, r.Time) == 0 {
 				h.broke("turns", m.ID, "it starts at %s before %s, which was ready before it in the same lane", clock(r.Time), other.ID)
 			}
-			waits[other.lane.Class], waitShares[share{other.lane.Class, other.lane.Tenant}] = true, true
+			free, s := !slices.Contains(busy, other.lane.Slot), share{other.lane.Class, other.lane.Tenant}
+			waits[other.lane.Class], waitShares[s] = waits[other.lane.Class] || free, waitShares[s] || free
 		}
 		passes(h, classes, waits, m.lane.Class, r, func(events.Class) int { return queue.DefaultRules().AgingTurns })
 		passes(h, shares, waitShares, share{m.lane.Class, m.lane.Tenant}, r, func(s share) int {
@@ -185,25 +199,30 @@ type share struct {
 	tenant string
 }
 
-// passes takes one turn of mine into account for all that waits; most gives how many turns of others each may wait for, 0 where this
-// one does not count.
+// passes takes one turn of mine into account for all that waits, with whether it could have had this turn; most gives how many turns of
+// others each may wait for, 0 where this one does not count.
 func passes[K comparable](h *history, lines map[K]*waiting, waits map[K]bool, mine K, r events.Recorded, most func(K) int) {
 	for k := range waits {
 		if lines[k] == nil {
 			lines[k] = &waiting{since: r.Time}
 		}
 	}
+	claim := 0 // of who has the turn
+	if w := lines[mine]; w != nil {
+		claim = w.passed
+	}
 	delete(lines, mine)
 	for k, w := range lines {
 		n := most(k)
+		free, there := waits[k]
 		switch {
-		case !waits[k]:
+		case !there:
 			delete(lines, k)
 			continue
 		case n == 0:
 			continue
 		}
-		if w.passed++; w.passed > n*(1+h.stirs(w.since, r.Time)) {
+		if w.passed++; free && w.passed > claim+1 && w.passed > n*(1+h.stirs(w.since, r.Time)) {
 			h.broke("turns", r.Subject, "%v waits since %s, and by %s others had %d turns: %d are allowed, and as many once more with each change of who works",
 				k, clock(w.since), clock(r.Time), w.passed, n)
 		}

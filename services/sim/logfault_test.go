@@ -73,6 +73,13 @@ func (w *wire) stands() time.Duration {
 	return max(0, time.Until(w.until))
 }
 
+// holdsUp reports that what comes from the server now comes later, each time.
+func (w *wire) holdsUp() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lasts() && (w.fault == standstill || w.fault == slowAnswers)
+}
+
 // up judges what goes to the server.
 func (w *wire) up(f *flow, o op) (wait time.Duration, passes bool) {
 	if w.watch != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +18,9 @@ import (
 // step is how many events one transaction of the projector takes; odd, so that batches end anywhere in a message's story.
 const step = 337
 
+// patience is how long Postgres may take for a step.
+const patience = 2 * time.Minute
+
 // project writes the log into a real Postgres and compares every row with the fold (I7).
 func project(t *testing.T, h *history) []violation {
 	url := pgtest.Database(t)
@@ -26,12 +30,13 @@ func project(t *testing.T, h *history) []violation {
 	if err := schema.Migrate(ctx, url, name); err != nil {
 		return fail(err)
 	}
-	pool, err := schema.Open(ctx, url, name, postgres.Settings{})
+	// Rows are judged here, not how fast a busy machine writes them: what the projector would try again must not look like a wrong row.
+	pool, err := schema.Open(ctx, url, name, postgres.Settings{StatementTimeout: patience, LockTimeout: patience, IdleInTx: patience})
 	if err != nil {
 		return fail(err)
 	}
 	defer pool.Close()
-	view := projector.New(pool, projector.Config{Gapless: true, Cache: 500}) // small: facts are read back from their rows, too
+	view := projector.New(pool, projector.Config{Gapless: true, Cache: 500, Timeout: patience}) // small: facts are read back from their rows, too
 	for p, log := range h.logs {
 		for at := 0; at < len(log); at += step {
 			batch := log[at:min(len(log), at+step)]

@@ -45,12 +45,15 @@ func TestSeeds(t *testing.T) {
 		seed := *firstSeed + uint64(i)
 		slots <- struct{}{}
 		running.Go(func() {
-			defer func() { <-slots }()
-			line, bad := runSeed(t, seed, hours, messages)
-			mu.Lock()
-			defer mu.Unlock()
-			violations += bad
-			fmt.Println(line)
+			line, bad := fmt.Sprintf("seed %d was not judged", seed), 1 // should the judging end with this goroutine
+			defer func() {
+				mu.Lock()
+				violations += bad
+				fmt.Println(line)
+				mu.Unlock()
+				<-slots
+			}()
+			line, bad = runSeed(t, seed, hours, messages)
 		})
 	}
 	running.Wait()
@@ -123,7 +126,8 @@ func bubble(ctx context.Context, dir string, seed uint64, hours, messages int) (
 	if err != nil {
 		return recording{}, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-test.run=^TestDay$", "-test.timeout=30m")
+	limit := 5*time.Minute + time.Duration(hours)*time.Minute // a day takes four minutes; where virtual time stands still, all waits for ever
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestDay$", "-test.timeout="+limit.String())
 	cmd.Env = append(os.Environ(), envSeed+"="+strconv.FormatUint(seed, 10), envHours+"="+strconv.Itoa(hours),
 		envMessages+"="+strconv.Itoa(messages), envDir+"="+dir, "GOMAXPROCS=1")
 	if *simKeep != "" {

@@ -308,13 +308,20 @@ func (w *world) close() error {
 	<-w.inServed
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	var errs []error
 	for _, nc := range w.conns {
-		if err := natsserver.Drain(ctx, nc); err != nil {
-			return err
-		}
+		errs = append(errs, natsserver.Drain(ctx, nc))
 	}
 	for _, wire := range w.wires {
 		wire.cut() // a client leaves a connection behind whose greeting came too late
 	}
-	return errors.Join(w.host.set(nil).Stop(ctx), w.astray.Stop(ctx))
+	stop, ended := context.WithTimeout(context.Background(), limit)
+	defer ended()
+	errs = append(errs, w.host.set(nil).Stop(stop), w.astray.Stop(stop))
+	pass(leftovers)
+	return errors.Join(errs...)
 }
+
+// leftovers is how long libraries' goroutines may sleep that nobody waits for. A bubble's clock stands still as soon as its first
+// function has returned, and one that still sleeps then is taken for stuck.
+const leftovers = 5 * time.Minute
