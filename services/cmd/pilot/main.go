@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
+	"sync"
 	"syscall"
 	_ "time/tzdata" // tenants' clocks, where the machine has no time zones of its own
 
+	"pilotstatus.dev/infra/heap"
 	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/cli"
 )
@@ -17,19 +18,16 @@ import (
 // version is set by the build.
 var version = "dev"
 
-// heapGrowth is by how much of what is in use the heap may grow before it is collected, in percent. A collection of a dispatcher with
-// 100,000 pending messages slows each call down for as long as it lasts: half as many of them, for half as much memory again
-// (docs/architecture.md, Figures). GOGC in the environment has the last word.
-const heapGrowth = 200
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
-	}
 	app.Version = version
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var keeper sync.WaitGroup
+	if os.Getenv("GOGC") == "" { // which has the last word
+		keeper.Go(func() { heap.Keep(ctx) })
+	}
 	err := cli.Run(ctx, os.Args[1:], version, os.Stdout, os.Stderr)
 	stop()
+	keeper.Wait()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pilot:", err)
 		os.Exit(1)
