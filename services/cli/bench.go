@@ -29,6 +29,7 @@ type benchCmd struct {
 
 // Run measures and prints figures.
 func (c *benchCmd) Run(s *session) (err error) {
+	defer keepHeap(s.ctx)() // as the deployments that it measures inside this process would
 	if c.Profile != "" {
 		f, err := os.Create(c.Profile)
 		if err != nil {

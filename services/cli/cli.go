@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/rs/zerolog"
 
+	"pilotstatus.dev/infra/heap"
 	"pilotstatus.dev/services/app"
 )
 
@@ -104,8 +106,23 @@ func (c *roleCmd) Run(s *session, k *kong.Context) error {
 	return serve(s, c.Config, []app.Role{app.Role(k.Selected().Name)}, nil)
 }
 
+// keepHeap has the heap of a process that lasts follow its work, until it is stopped. GOGC in the environment has the last word.
+func keepHeap(ctx context.Context) (stop func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { heap.Keep(ctx) })
+	return func() {
+		cancel()
+		keeper.Wait()
+	}
+}
+
 // serve starts roles and stops them when the session ends.
 func serve(s *session, cfg app.Config, roles []app.Role, started func(context.Context, *app.App) (stop func(context.Context) error, err error)) (err error) {
+	defer keepHeap(s.ctx)()
 	log := logger(cfg.LogLevel, cfg.LogFormat, s.stderr)
 	a, err := app.Start(s.ctx, cfg, roles, log)
 	if err != nil {

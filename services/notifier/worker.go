@@ -102,7 +102,7 @@ func NewWorker(log WorkerLog, c Watched, keys Keys, secrets Secrets, s WorkerSet
 		}
 	}
 	if s.DisableAfter == 0 {
-		s.DisableAfter = 20
+		s.DisableAfter = DisableAfter
 	}
 	if s.Concurrency <= 0 {
 		s.Concurrency = 4
@@ -114,6 +114,9 @@ func NewWorker(log WorkerLog, c Watched, keys Keys, secrets Secrets, s WorkerSet
 		log: log, catalog: c, keys: keys, secrets: secrets, settings: s, client: newClient(s.Client), queued: newQueuedCache(log),
 	}
 }
+
+// DisableAfter is how many deliveries in a row that ended without success switch an endpoint off, unless WorkerSettings say otherwise.
+const DisableAfter = 20
 
 // EndpointDurable is the name of the consumer of an endpoint's deliveries.
 func EndpointDurable(endpoint string) string { return "hook_" + endpoint }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -161,4 +162,26 @@ func neverDelivered(r *recording) {
 	for _, wire := range []string{events.TypeReceiptDelivered, events.TypeReceiptRead, events.TypeMessageDeliveryUnconfirmed} {
 		dropAll(r, wire)
 	}
+}
+
+// offTooSoon writes a delivery down as missed by an endpoint that answered well.
+func offTooSoon(r *recording) {
+	made, err := events.Standard.Decode(r.Hooks[0])
+	body, ok := made.Body.(*events.HookDelivery)
+	if err != nil || !ok {
+		panic(fmt.Sprint("a delivery does not decode: ", err))
+	}
+	missed, err := events.Standard.Encode(events.Event{
+		Envelope: events.Envelope{
+			ID: body.TryID(made.ID, 0) + "." + events.HookExhausted, Type: events.TypeHookAttempt, Source: "pilot/notifier", Time: made.Time,
+			Subject: made.Subject, TenantID: made.TenantID,
+		},
+		Address: events.HookLogSubject(body.Endpoint, events.HookExhausted),
+		Body:    &events.HookAttempt{Endpoint: body.Endpoint, Event: body.Event, MessageID: body.MessageID, Reason: "endpoint_off", Delivery: body},
+	})
+	if err != nil {
+		panic(err)
+	}
+	stored := events.Stored{Wire: missed, Position: events.Position{Sequence: 1}, Time: r.Hooks[0].Time}
+	r.Hooks, r.HookLog = r.Hooks[1:], append([]events.Stored{stored}, r.HookLog...)
 }

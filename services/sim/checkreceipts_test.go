@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"strings"
+
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/webhook"
+	"pilotstatus.dev/services/notifier"
 	"pilotstatus.dev/services/receipts"
 )
 
@@ -96,8 +99,32 @@ func (h *history) checkHooks() {
 		}
 		delete(want, k)
 	}
+	h.missed(want)
 	for k := range want {
 		h.broke("hooks", k.message, "%s is not told", k.status)
 	}
 	h.checkTries(ids)
+}
+
+// missed takes away what an endpoint did not hear since it was switched off, as is written down for a replay: rightly only when as many
+// deliveries as it takes had ended without success before, however they lie between those that did not.
+func (h *history) missed(want map[hookKey]bool) {
+	failed := map[string]int{}
+	for _, s := range h.rec.HookLog {
+		r, err := events.Standard.Decode(s)
+		try, ok := r.Body.(*events.HookAttempt)
+		if err != nil || !ok {
+			continue // a note of the switching off, or told of by checkTries
+		}
+		switch {
+		case try.Attempt > 0 && strings.HasSuffix(s.Subject, "."+events.HookExhausted):
+			failed[try.Endpoint]++
+		case try.Attempt == 0 && try.Delivery != nil:
+			k := hookKey{try.Delivery.MessageID, try.Delivery.Status, try.Delivery.Correction}
+			if failed[try.Endpoint] < notifier.DisableAfter {
+				h.broke("hooks", k.message, "%s is not told to %s, which was switched off after %d failures", k.status, try.Endpoint, failed[try.Endpoint])
+			}
+			delete(want, k)
+		}
+	}
 }

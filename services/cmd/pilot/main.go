@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	_ "time/tzdata" // tenants' clocks, where the machine has no time zones of its own
 
-	"pilotstatus.dev/infra/heap"
 	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/cli"
 )
@@ -21,13 +19,8 @@ var version = "dev"
 func main() {
 	app.Version = version
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	var keeper sync.WaitGroup
-	if os.Getenv("GOGC") == "" { // which has the last word
-		keeper.Go(func() { heap.Keep(ctx) })
-	}
 	err := cli.Run(ctx, os.Args[1:], version, os.Stdout, os.Stderr)
 	stop()
-	keeper.Wait()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pilot:", err)
 		os.Exit(1)
