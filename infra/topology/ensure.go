@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 )
 
 // Change is one thing that Ensure did.
@@ -70,21 +71,44 @@ func ensure(ctx context.Context, js jetstream.JetStream, d Deployment, table []R
 // answerTry bounds one question: of a cluster that elects a leader meanwhile the answer may never come.
 const answerTry = 10 * time.Second
 
-// answered asks again what gets no answer, until ctx ends.
+// gathering is how long a cluster may say that it has not all of its nodes before it is believed: each hears of the others only some time
+// after they came. gatherEvery is how often it is asked meanwhile.
+const (
+	gathering   = 20 * time.Second
+	gatherEvery = 250 * time.Millisecond
+)
+
+// answered asks again what gets no answer, until ctx ends, and a cluster that still gathers.
 func answered(ctx context.Context, ask func(context.Context) error) error {
-	for {
+	for began := time.Now(); ; {
 		try, cancel := context.WithTimeout(ctx, answerTry)
 		err := ask(try)
 		unanswered := try.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err == nil || !unanswered {
+		switch {
+		case err == nil:
+			return nil
+		case unanswered:
+		case !gathers(err) || time.Since(began) > gathering || !await.Elapsed(ctx, gatherEvery):
 			return err
 		}
 	}
 }
 
+// What a cluster answers that has too few nodes, or no leader, at the moment (the server's errors.json).
+const (
+	codeNoPeers      jetstream.ErrorCode = 10005
+	codeNotAvailable jetstream.ErrorCode = 10008
+)
+
+func gathers(err error) bool {
+	said := (*jetstream.APIError)(nil)
+	return errors.As(err, &said) && (said.ErrorCode == codeNoPeers || said.ErrorCode == codeNotAvailable)
+}
+
 // Create makes one resource and gives the configuration that the server now has for it. One that exists already,
-// whatever its configuration, is no error. What gets no answer is asked for again until ctx ends.
+// whatever its configuration, is no error. What gets no answer is asked for again until ctx ends, and for a while what a cluster
+// refuses that has not all of its nodes yet.
 func Create(ctx context.Context, js jetstream.JetStream, r Resource) (jetstream.StreamConfig, error) {
 	var found jetstream.StreamConfig
 	err := answered(ctx, func(ctx context.Context) (err error) {

@@ -40,6 +40,7 @@ type Settings struct {
 	Accept    time.Duration // how long acceptance is measured
 	Idle      int           // messages of the idle figure, one after the other
 	Backlog   int           // messages of MARKETING that an OTP overtakes
+	OTPs      int           // of each latency
 	SendTime  time.Duration // how long the gateway is busy with a message
 	Tenants   int           // of the catalog figure
 	Events    int           // of a large log

@@ -25,9 +25,8 @@ import (
 const Fairness = "fairness"
 
 const (
-	sharers     = 50   // tenants of the shared instance
-	sharedTurns = 20   // of each of them, that are looked at
-	otps        = 3000 // of each latency
+	sharers     = 50 // tenants of the shared instance
+	sharedTurns = 20 // of each of them, that are looked at
 	sharedID    = "bench-shared"
 )
 
@@ -51,7 +50,7 @@ func fairness(ctx context.Context, dir string, s Settings, say func(...Figure) e
 	if _, err := r.otps(ctx, 20); err != nil { // each number was asked for, the lane is open
 		return err
 	}
-	idle, err := r.otps(ctx, otps)
+	idle, err := r.otps(ctx, s.OTPs)
 	if err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func fairness(ctx context.Context, dir string, s Settings, say func(...Figure) e
 	if err := r.backlog(ctx, s); err != nil {
 		return err
 	}
-	behind, err := r.otps(ctx, otps)
+	behind, err := r.otps(ctx, s.OTPs)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type benchCmd struct {
 	Accept    time.Duration `help:"How long acceptance is measured." default:"5s"`
 	Idle      int           `help:"Messages of the idle figure." default:"300"`
 	Backlog   int           `help:"Messages of MARKETING that an OTP overtakes, in the fairness figures." default:"100000"`
+	OTPs      int           `name:"otps" help:"OTPs of each latency of the fairness figures." default:"3000"`
 	Resting   int           `help:"Instances of the resting figure." default:"10000"`
 	Dir       string        `help:"Directory on the disk to measure; empty is a temporary one." type:"path"`
 	Profile   string        `help:"File for a CPU profile of the run." type:"path"`
@@ -56,6 +57,6 @@ func (c *benchCmd) Run(s *session) (err error) {
 	}
 	return bench.Run(s.ctx, dir, bench.Settings{
 		Figures: c.Figures, Tenants: c.Tenants, Events: c.Events, Scheduled: c.Scheduled, Resting: c.Resting, Binary: binary, Clients: c.Clients, Instances: c.Instances, Messages: c.Messages, Accept: c.Accept, Idle: c.Idle,
-		Backlog: c.Backlog,
+		Backlog: c.Backlog, OTPs: c.OTPs,
 	}, s.stdout, logger(c.LogLevel, "console", s.stderr))
 }

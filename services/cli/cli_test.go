@@ -95,7 +95,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestBenchPrintsFigures(t *testing.T) {
-	out, err := run(t, "bench", "--accept", "200ms", "--idle", "3", "--messages", "30", "--instances", "3", "--clients", "4", "--backlog", "1500", "--tenants", "100")
+	out, err := run(t, "bench", "--accept", "200ms", "--idle", "3", "--messages", "30", "--instances", "3", "--clients", "4", "--backlog", "400", "--otps", "50", "--tenants", "100")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
