@@ -106,25 +106,34 @@ func (h *history) checkHooks() {
 	h.checkTries(ids)
 }
 
-// missed takes away what an endpoint did not hear since it was switched off, as is written down for a replay: rightly only when as many
-// deliveries as it takes had ended without success before, however they lie between those that did not.
+// missed takes away what an endpoint did not hear since it was switched off, as is written down for a replay. It is switched off rightly
+// only when as many deliveries as it takes had ended without success before, however they lie between those that did not.
 func (h *history) missed(want map[hookKey]bool) {
 	failed := map[string]int{}
+	var notHeard []*events.HookAttempt
 	for _, s := range h.rec.HookLog {
 		r, err := events.Standard.Decode(s)
 		try, ok := r.Body.(*events.HookAttempt)
 		if err != nil || !ok {
-			continue // a note of the switching off, or told of by checkTries
+			h.broke("hooks", "", "a try does not decode: %v", err)
+			continue
 		}
 		switch {
 		case try.Attempt > 0 && strings.HasSuffix(s.Subject, "."+events.HookExhausted):
 			failed[try.Endpoint]++
-		case try.Attempt == 0 && try.Delivery != nil:
-			k := hookKey{try.Delivery.MessageID, try.Delivery.Status, try.Delivery.Correction}
-			if failed[try.Endpoint] < notifier.DisableAfter {
-				h.broke("hooks", k.message, "%s is not told to %s, which was switched off after %d failures", k.status, try.Endpoint, failed[try.Endpoint])
+		case try.Event == events.CustomerWebhookDisabled:
+			if h.off[try.Endpoint] = true; failed[try.Endpoint] < notifier.DisableAfter {
+				h.broke("hooks", "", "%s was switched off after %d failures", try.Endpoint, failed[try.Endpoint])
 			}
-			delete(want, k)
+		case try.Attempt == 0 && try.Delivery != nil:
+			notHeard = append(notHeard, try)
 		}
+	}
+	for _, try := range notHeard {
+		k := hookKey{try.Delivery.MessageID, try.Delivery.Status, try.Delivery.Correction}
+		if !h.off[try.Endpoint] {
+			h.broke("hooks", k.message, "%s is not told to %s, which was never switched off", k.status, try.Endpoint)
+		}
+		delete(want, k)
 	}
 }

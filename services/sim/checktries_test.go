@@ -37,13 +37,24 @@ func (h *history) checkTries(ids map[string]hookKey) {
 		switch {
 		case results[id][events.HookSucceeded] && !answered[id]:
 			h.broke("hooks", k.message, "%s of it is recorded as told, and the receiver never said so", k.status)
-		case !results[id][events.HookSucceeded] && !results[id][events.HookExhausted]:
+		case !results[id][events.HookSucceeded] && !results[id][events.HookExhausted] && !h.off[h.endpointOf(k)]: // else it waits
 			h.broke("hooks", k.message, "%s of it was neither told nor given up", k.status)
 		}
 	}
 	for _, s := range h.rec.Waiting {
+		if h.off[s.Subject[strings.LastIndexByte(s.Subject, '.')+1:]] {
+			continue // until somebody switches it on
+		}
 		h.broke("hooks", "", "%s still waits in %s", s.Header[events.HeaderID], s.Subject)
 	}
+}
+
+// endpointOf is the endpoint that hears of a message.
+func (h *history) endpointOf(k hookKey) string {
+	if m := h.messages[k.message]; m != nil {
+		return "hook-" + m.Tenant
+	}
+	return ""
 }
 
 // hookResults gives what the log of tries says of each delivery.

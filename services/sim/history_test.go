@@ -26,7 +26,8 @@ type history struct {
 	silences int                          // that were said
 	parked   int                          // minutes of parked gateways that were judged
 	found    []violation
-	absences int // attempts that were found absent
+	off      map[string]bool // endpoints that were switched off
+	absences int             // attempts that were found absent
 }
 
 // told is one message: what its sender was told, and what the log says.
@@ -74,6 +75,7 @@ func readHistory(rec recording) (*history, error) {
 		return nil, err
 	}
 	h := &history{
+		off: map[string]bool{},
 		rec: rec, logs: logs, messages: map[string]*told{}, fenced: map[string][]events.Recorded{}, byCall: map[int]attemptKey{},
 		ledger: map[string][]ledgerEntry{}, called: map[attemptKey]bool{}, words: map[string][]events.Recorded{},
 	}
