@@ -175,15 +175,46 @@ func (h *history) checkAbsence(m *told) {
 // book finds the call that an entry came from.
 func (h *history) book(e evolutionsim.Entry, used map[int]bool) {
 	text := marked.FindString(e.Text)
+	found, other, mine := -1, -1, false
 	for i, c := range h.rec.Calls {
-		if !used[i] && c.Instance == e.Instance && c.Text == text && !c.At.After(e.StartedAt) && e.StartedAt.Sub(c.At) < time.Second {
-			used[i] = true
-			k := h.byCall[i]
-			h.ledger[k.message] = append(h.ledger[k.message], ledgerEntry{e, k.attempt})
-			return
+		if used[i] || mine || c.Instance != e.Instance || c.Text != text || c.At.After(e.StartedAt) || e.StartedAt.Sub(c.At) >= time.Second {
+			continue
+		}
+		// Of calls with one text in one moment it is that which was answered with its id.
+		id := h.answeredWith(h.byCall[i])
+		if mine = id == e.KeyID; mine || found < 0 && id == "" {
+			found = i
+		} else if other < 0 {
+			other = i
 		}
 	}
+	if found < 0 {
+		found = other
+	}
+	if found >= 0 {
+		used[found] = true
+		k := h.byCall[found]
+		h.ledger[k.message] = append(h.ledger[k.message], ledgerEntry{e, k.attempt})
+		return
+	}
 	h.broke("I3", "", "%q left %s at %s without a call", text, e.Instance, clock(e.AcceptedAt))
+}
+
+// answeredWith is the gateway's id that an attempt was accepted with, as the log says; "" where it was not, or without one.
+func (h *history) answeredWith(k attemptKey) string {
+	for _, r := range h.fenced[h.instanceOf(k)] {
+		if r.Type == events.TypeDispatchAccepted && r.Subject == k.message && r.Attempt == k.attempt {
+			return r.GatewayID
+		}
+	}
+	return ""
+}
+
+func (h *history) instanceOf(k attemptKey) string {
+	if m := h.messages[k.message]; m != nil {
+		return m.Instance
+	}
+	return ""
 }
 
 // checkEnd: each accepted message is over (I1): it ended, or it left.
