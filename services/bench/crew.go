@@ -230,7 +230,7 @@ func (c *crew) without(ctx context.Context, i int, by syscall.Signal, n *int) ([
 	if !ok {
 		return nil, errors.New("the dispatcher does not live")
 	}
-	first, before := *n, c.soFar()
+	first, before := *n, c.sim.Stats().Accepted
 	began := time.Now()
 	if err := c.two[i].cmd.Process.Signal(by); err != nil {
 		return nil, fmt.Errorf("signal the dispatcher: %w", err)

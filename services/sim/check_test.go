@@ -181,7 +181,7 @@ func (h *history) book(e evolutionsim.Entry, used map[int]bool) {
 			continue
 		}
 		// Of calls with one text in one moment it is that which was answered with its id.
-		id := h.answeredWith(h.byCall[i])
+		id := h.answeredWith(e.Instance, h.byCall[i])
 		if mine = id == e.KeyID; mine || found < 0 && id == "" {
 			found = i
 		} else if other < 0 {
@@ -200,19 +200,12 @@ func (h *history) book(e evolutionsim.Entry, used map[int]bool) {
 	h.broke("I3", "", "%q left %s at %s without a call", text, e.Instance, clock(e.AcceptedAt))
 }
 
-// answeredWith is the gateway's id that an attempt was accepted with, as the log says; "" where it was not, or without one.
-func (h *history) answeredWith(k attemptKey) string {
-	for _, r := range h.fenced[h.instanceOf(k)] {
+// answeredWith is the gateway's id that an attempt of an instance was accepted with, as the log says; "" where it was not, or without one.
+func (h *history) answeredWith(instance string, k attemptKey) string {
+	for _, r := range h.fenced[instance] {
 		if r.Type == events.TypeDispatchAccepted && r.Subject == k.message && r.Attempt == k.attempt {
 			return r.GatewayID
 		}
-	}
-	return ""
-}
-
-func (h *history) instanceOf(k attemptKey) string {
-	if m := h.messages[k.message]; m != nil {
-		return m.Instance
 	}
 	return ""
 }
