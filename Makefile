@@ -17,7 +17,7 @@ GOTESTSUM := $(BIN)/gotestsum
 NATSCLI := v0.5.1
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 20m
 FUZZTIME ?= 20s
 SEEDS ?= 1
 # How often powercut cuts.
@@ -32,7 +32,7 @@ each = bad=; for module in $(MODULES); do (cd $$module && $(1)) || bad="$$bad $$
 	[ -z "$$bad" ] || { echo "$@: failed in$$bad" >&2; exit 1; }
 
 .PHONY: help build test test-unit lint fmt fmt-check vet tidy tidy-check gowork-off floors openapi-check \
-	fuzz-seeds fuzz cover model sim compat demo up bench bench-log teeth crash powercut tools tools-nats ci clean
+	fuzz-seeds fuzz cover model sim judge compat demo up bench bench-log teeth crash powercut tools tools-nats ci clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,11 @@ compat: ## Play the clients that customers have against Pilot, and print what he
 	@mkdir -p bin && rm -f bin/compat.txt && status=0 && \
 	go test -C services -count=1 -run '^TestCompat$$' ./compat -compat.table=$(CURDIR)/bin/compat.txt || status=$$?; \
 	cat bin/compat.txt; exit $$status
+
+judge: DIR = bin/sim
+judge: ## Hold the recordings that failing seeds left in DIR to the invariants again, after a change of the checks
+	@go test -C services -c -o $(CURDIR)/bin/sim.test ./sim
+	@cd services/sim && $(CURDIR)/bin/sim.test -test.run='^TestKept$$' -test.v -sim.judge=$(abspath $(DIR))
 
 demo: build ## A finished story in a minute: free ports, simulated gateway and receiver
 	bin/pilot demo $(ARGS)

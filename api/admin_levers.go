@@ -97,7 +97,7 @@ func (a *API) partitionOf(instance string) events.Partition {
 var leverTexts = map[presence.Lever]string{
 	presence.LeverPause:  "Nothing starts. Messages are accepted and wait; those whose window ends are FAILED.",
 	presence.LeverDrain:  "What was accepted before goes out, what comes after waits. 409 INSTANCE_PAUSED while it is paused: a drain would send.",
-	presence.LeverResume: "Ends pause, drain and park; the queue goes on in its order.",
+	presence.LeverResume: "Ends pause, drain, park, and what the gateway called closed; the queue goes on in its order.",
 	presence.LeverUnpark: "Ends a park of this instance; pause and drain go on. What parked it parks it again when it still holds.",
 }
 

@@ -14,7 +14,7 @@ type ProjectSettings struct {
 	TenantID           string `json:"tenantId" doc:"Never changes."`
 	Name               string `json:"name"`
 	ProductionApproved bool   `json:"productionApproved,omitempty" doc:"LIVE keys of it may send."`
-	RetentionDays      int    `json:"retentionDays" minimum:"0" maximum:"3650" doc:"Destination and content are readable for so long; 0 until the message was sent."`
+	RetentionDays      int    `json:"retentionDays" minimum:"0" maximum:"3650" doc:"Days that destination and content are to be readable; 0 until the message was sent or ended. Recorded, not carried out yet: no data key of a message is erased in this version. Below 4 webhooks carry neither."`
 }
 
 func projectEntity() entity[events.Project] {

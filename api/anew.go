@@ -10,6 +10,7 @@ import (
 	"pilotstatus.dev/events/idempotency"
 	"pilotstatus.dev/events/recipient"
 	"pilotstatus.dev/events/retry"
+	"pilotstatus.dev/infra/failpoint"
 )
 
 // sendAnew accepts a final message once more, as a new one with retryOf and a window as long as the first: under the rules of a send
@@ -122,6 +123,7 @@ func (a *API) putAnew(ctx context.Context, m *retried, e events.Event, result Re
 	}
 	m.slot.revision = revision
 	if _, err = a.ports.Log.Append(ctx, e); err == nil {
+		failpoint.Hit("api.retry_before_answer")
 		a.acceptor.done(ctx, m.slot, claim)
 		return nil
 	}

@@ -31,7 +31,7 @@ type Config struct {
 	Young         time.Duration // age of an id under which a miss waits for the view; default 10 s
 	ViewWait      time.Duration // how long it waits; default 2 s
 	NumberTimeout time.Duration // of asking the gateway of a number; default 5 s
-	CheckTimeout  time.Duration // of each check of readiness; default 2 s
+	CheckTimeout  time.Duration // of each check of readiness; default 800 ms, since a prober may wait a second
 	RetryAfter    time.Duration // told with 503, whole seconds; default 2 s
 
 	// Only leaves the routes of customers (OnlyAdmin) or of operators (OnlyCustomers) out; empty serves both.
@@ -80,7 +80,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Young, 10*time.Second)
 	set(&c.ViewWait, 2*time.Second)
 	set(&c.NumberTimeout, 5*time.Second)
-	set(&c.CheckTimeout, 2*time.Second)
+	set(&c.CheckTimeout, 800*time.Millisecond)
 	set(&c.RetryAfter, 2*time.Second)
 	return c
 }

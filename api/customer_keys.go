@@ -24,7 +24,7 @@ type APIKey struct {
 	CreatedAt          string   `json:"createdAt" format:"date-time"`
 	WebhookID          *string  `json:"webhookId" doc:"Webhook that alone hears of its messages; null for every one of its project and environment."`
 	WhatsappInstanceID *string  `json:"whatsappInstanceId" doc:"Number that it sends from; null for the shared one."`
-	RetentionDays      *int     `json:"retentionDays" doc:"Days that number and content are kept; null for the project's, 0 keeps nothing."`
+	RetentionDays      *int     `json:"retentionDays" doc:"Days that number and content are to be kept; null for the project's, 0 until the message was sent or ended. Recorded, not carried out yet: nothing is erased in this version. Below 4 webhooks carry neither."`
 	Scopes             []string `json:"scopes" nullable:"false" doc:"What it may do."`
 	ExpiresAt          *string  `json:"expiresAt" format:"date-time"`
 	RevokedAt          *string  `json:"revokedAt" format:"date-time"`

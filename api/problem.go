@@ -35,6 +35,7 @@ const (
 	CodePreconditionFailed     events.Code = "PRECONDITION_FAILED"            // the entity has another version
 	CodeAlreadyExists          events.Code = "ALREADY_EXISTS"                 // the id has, or had, an entity
 	CodeInUse                  events.Code = "IN_USE"                         // others need the entity; details.kinds
+	CodeIngressInUse           events.Code = "INGRESS_SECRET_IN_USE"          // the gateway may still present the secret that is to end
 )
 
 type kind struct {
@@ -82,6 +83,7 @@ var problems = map[events.Code]kind{
 	CodeAlreadyExists:             {http.StatusConflict, "Already exists"},
 	CodeContentErased:             {http.StatusConflict, "Number and content are erased"},
 	CodeInUse:                     {http.StatusConflict, "Used by others"},
+	CodeIngressInUse:              {http.StatusConflict, "The gateway may still present the secret"},
 	CodePreconditionFailed:        {http.StatusPreconditionFailed, "Changed since it was read"},
 	CodePreconditionRequired:      {http.StatusPreconditionRequired, "A version must be named"},
 	CodeCannotDeliverInTime:       {http.StatusConflict, "The message cannot leave in time"},

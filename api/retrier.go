@@ -13,6 +13,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/cancel"
 	"pilotstatus.dev/events/idempotency"
+	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/events/retry"
 )
 
@@ -167,13 +168,14 @@ func (a *API) retry(ctx context.Context, m *retried) (RetryResult, error) {
 	if err != nil {
 		return RetryResult{}, err
 	}
+	budget := queue.DefaultRules().Attempts[m.lane.Class.Category()]
 	for range cancelTries {
 		last, err := a.canceler.read(ctx, m.partition, m.lane.Instance, g)
 		if err != nil {
 			return RetryResult{}, outage(err, "The log cannot be read right now; nothing was changed.")
 		}
 		record, doubt, whole := g.Facts(m.id)
-		d, err := retry.Judge(retry.Facts{Record: record, InDoubt: doubt, Whole: whole, DeliverUntil: m.rec.DeliverUntil}, m.force, m.now)
+		d, err := retry.Judge(retry.Facts{Record: record, InDoubt: doubt, Whole: whole, Budget: budget, DeliverUntil: m.rec.DeliverUntil}, m.force, m.now)
 		if err != nil {
 			return RetryResult{}, err
 		}

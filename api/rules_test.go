@@ -182,48 +182,6 @@ func TestEachRuleRefuses(t *testing.T) {
 	}
 }
 
-// The order of the rules: of several that refuse, the one that goes first is told.
-func TestOrderOfRules(t *testing.T) {
-	t.Parallel()
-	hash := hashOf("acme", strangerNumber)
-	everything := func(c *catalog.Catalog) {
-		define(c, events.KindOptOut, events.OptOutID("acme", hash), events.OptOut{TenantID: "acme", RecipientHash: hash})
-		define(c, events.KindPlan, "none", events.Plan{ID: "none", Month: 1, Day: 1, TestDay: 1})
-		define(c, events.KindPlatform, events.PlatformID, events.Platform{OptInRequired: true, PlanID: "none"})
-	}
-	bad := `{"destinationNumber":"x","templateId":"none"}`
-	for i, c := range []struct {
-		change func(*catalog.Catalog)
-		key    string
-		body   string
-		code   events.Code
-	}{
-		{nil, "ps_live_no", bad, events.CodeUnauthorized},
-		{func(c *catalog.Catalog) {
-			define(c, events.KindPlatform, events.PlatformID, events.Platform{Stopped: true})
-		}, rawProject, bad, CodeSendingStopped},
-		{nil, rawProject, bad, CodeProjectNotApproved},
-		{nil, testKey, `{"destinationNumber":"x"`, events.CodeValidation},
-		{nil, testKey, strings.Replace(toStranger, "t-note", "none", 1), CodeNotInTestList},
-		{nil, ownKey, strings.Replace(toStranger, "t-note", "none", 1), events.CodeTemplateNotFound},
-		{nil, ownKey, toStranger, CodeInstanceClosed},
-		{nil, liveKey, strings.Replace(toStranger, `"t-note","variables":{"name":"a","message":"b"}`, `"t-sale","variables":{"what":"a"}`, 1), events.CodeMarketingOwnNumber},
-		{nil, liveKey, toStranger, CodeOptedOut},
-	} {
-		f, q, p := ruled(t, func(cat *catalog.Catalog) {
-			everything(cat)
-			if c.change != nil {
-				c.change(cat)
-			}
-		})
-		p["own"] = presence.State{Connection: presence.Closed, Since: clock.Add(-time.Hour)}
-		q.taken["acme m-2026-11"] = 1
-		if r := f.send(c.key, c.body); r.member(t, "code") != string(c.code) {
-			t.Errorf("%d: %s, want %s", i, r.body, c.code)
-		}
-	}
-}
-
 // C4 case 71: a limit is exact, and says when it ends. What is accepted names its windows.
 func TestCase71PlanLimit(t *testing.T) {
 	t.Parallel()

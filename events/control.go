@@ -153,13 +153,8 @@ type Instance struct {
 	Typing         *bool  `json:"typing,omitempty"` // whether recipients see that somebody types; nil: see Types
 	IngressHash    string `json:"ingressHash"`      // hex SHA-256 of the path token of its webhook
 	Ingress        Sealed `json:"ingress"`          // path token and secret header as JSON IngressSecret, sealed for PlatformTenant
-}
 
-// IngressSecret is what a gateway must present to hand in a receipt: the path token and the value of the secret header.
-type IngressSecret struct {
-	Token    string `json:"token"`
-	Secret   string `json:"secret"`
-	Previous string `json:"previous,omitempty"` // the secret before the last rotation; admitted until it is left out
+	IngressTold *IngressTold `json:"ingressTold,omitempty"` // of the last rotation; nil before there was one
 }
 
 // Endpoint is a customer's webhook URL.

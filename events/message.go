@@ -27,7 +27,7 @@ type MessageQueued struct {
 	SourceNumber    string      `json:"sourceNumber,omitempty"` // digits of the sending number
 	CorrelationID   string      `json:"correlationId"`
 	RecipientHash   string      `json:"recipientHash"` // keyed hash of the canonical recipient
-	RetentionDays   int         `json:"retentionDays"` // 0: content dies after SENT or an end
+	RetentionDays   int         `json:"retentionDays"` // 0: content is to die after SENT or an end; nothing erases it yet
 	Labels          []string    `json:"labels,omitempty"`
 	QuotaWindows    []string    `json:"quotaWindows,omitempty"` // windows it was counted in, e.g. "m-2026-11"
 	RetryOf         string      `json:"retryOf,omitempty"`      // final message an operator retries with this one
@@ -51,7 +51,7 @@ type MessageRetryRequested struct {
 	RetriedAs string `json:"retriedAs,omitempty"` // id of the new message
 }
 
-// MessageErased says that the data key of a message was destroyed.
+// MessageErased says that the data key of a message was destroyed. Nothing appends it yet.
 type MessageErased struct {
 	KeyID string `json:"keyId"`
 }

@@ -50,10 +50,11 @@ type EvidenceLate struct {
 
 // Kinds of anomaly.
 const (
-	AnomalyJIDMismatch     = "jid_mismatch"
-	AnomalyProvedAfterEnd  = "proved_after_end"
-	AnomalyReceiptAfterEnd = "receipt_after_end"
-	AnomalyLateWrite       = "late_write" // a pause fell between the last check and the write
+	AnomalyJIDMismatch     = "jid_mismatch"      // it went to somebody else
+	AnomalyForeignNumber   = "foreign_number"    // the gateway would send it to somebody else: it was not sent
+	AnomalyProvedAfterEnd  = "proved_after_end"  // a look-up shows what was ended as one that may not have left
+	AnomalyReceiptAfterEnd = "receipt_after_end" // a receipt came after the end
+	AnomalyLateWrite       = "late_write"        // a pause fell between the last check and the write
 )
 
 // EvidenceAnomaly is something a person should look at; it changes no state.

@@ -51,7 +51,7 @@ func samples() map[string]events.Event {
 	about(events.TypeMessageRetryRequested, events.GroupMessage, "retry_requested",
 		&events.MessageRetryRequested{By: "operator-f6", Reason: "gateway repaired", Force: true, RetriedAs: "msg_019adfb4c2007a4c8f3e5b6d7e8f9302"})
 	about(events.TypeMessageErased, events.GroupMessage, "erased", &events.MessageErased{KeyID: "m-" + sampleMessage})
-	about(events.TypeMessageDeliveryUnconfirmed, events.GroupMessage, "delivery_unconfirmed", &events.MessageDeliveryUnconfirmed{WindowDays: 7})
+	about(events.TypeMessageDeliveryUnconfirmed, events.GroupMessage, "delivery_unconfirmed", &events.MessageDeliveryUnconfirmed{WindowDays: 7, Seen: 58})
 
 	fenced := func(typ, name string, body any, more func(*events.Envelope)) {
 		e := env(typ, "019adfb4-c300-7000-8000-000000000001")
@@ -106,7 +106,7 @@ func samples() map[string]events.Event {
 	}
 	about(events.TypeEvidenceLate, events.GroupEvidence, "late", &events.EvidenceLate{Outcome: "accepted", Cause: "after_end", HTTPStatus: 201})
 	about(events.TypeEvidenceAnomaly, events.GroupEvidence, "anomaly", &events.EvidenceAnomaly{Kind: events.AnomalyLateWrite, Detail: "0.4 s after the check"})
-	about(events.TypeEvidenceAckOverdue, events.GroupEvidence, "ack_overdue", &events.EvidenceAckOverdue{AfterMS: 900_000})
+	about(events.TypeEvidenceAckOverdue, events.GroupEvidence, "ack_overdue", &events.EvidenceAckOverdue{AfterMS: 900_000, Seen: 58})
 	o := env(events.TypeGatewayObserved, "019adfb4-c300-7000-8000-000000000002")
 	o.Subject, o.TenantID, o.QueuedSeq = "", "", 0
 	add(o.Type, o, events.ReceiptSubject(2, sampleInstance, "messages.update"), &events.GatewayObserved{
@@ -124,20 +124,21 @@ func samples() map[string]events.Event {
 	controlSamples(out, sealed)
 
 	d := env(events.TypeHookDelivery, "wh-0123456789abcdef")
-	add(d.Type, d, events.HookSubject("endpoint-a7"), &events.HookDelivery{
+	delivery := &events.HookDelivery{
 		Endpoint: "endpoint-a7", Instance: sampleInstance, Event: events.CustomerMessageFailed, MessageID: sampleMessage,
 		Queued: events.Position{Partition: 2, Sequence: 41}, Cause: events.Position{Partition: 2, Sequence: 60}, Status: events.StatusFailed,
 		At: at(3000), Correction: 1, GatewayID: "3EB0C431C26A1916E07E", ErrorCode: events.FailDeliveryTimeout, Environment: events.Live,
 		CorrelationID: "cor_019adfb4c2007a4c8f3e5b6d7e8f90aa", Origin: "Example Shop", SourceNumber: "551100000000", WithContent: true,
-		Attempt: 2, FirstAt: at(3100),
-	})
+		Attempt: 2, FirstAt: at(3100), Replay: &events.HookReplay{Nonce: "9f2c", After: 2, By: "operator-f6", Reason: "receiver repaired", At: at(4000)},
+	}
+	add(d.Type, d, events.HookSubject("endpoint-a7"), delivery)
 	ev := out[d.Type]
 	ev.DedupID = "wh-0123456789abcdef.2"
 	out[d.Type] = ev
 	a := env(events.TypeHookAttempt, "wh-0123456789abcdef.3")
 	add(a.Type, a, events.HookLogSubject("endpoint-a7", events.HookFailed), &events.HookAttempt{
 		Endpoint: "endpoint-a7", Event: events.CustomerMessageFailed, MessageID: sampleMessage, Attempt: 3, HTTPStatus: 503,
-		Reason: "the endpoint answered 503", ElapsedMS: 120, NextAt: at(60_000),
+		Reason: "the endpoint answered 503", ElapsedMS: 120, NextAt: at(60_000), Delivery: delivery, Response: &sealed,
 	})
 	l := env(events.TypeDeadLetter, "dead.fanout.2:77")
 	add(l.Type, l, events.DeadSubject(events.DeadFanout, sampleInstance), &events.DeadLetter{
@@ -147,53 +148,56 @@ func samples() map[string]events.Event {
 }
 
 func controlSamples(out map[string]events.Event, sealed events.Sealed) {
-	days := 7
+	days, typing, why := 7, true, "contract"
 	defined := map[string]any{
-		events.KindDeployment: &events.Defined[events.Deployment]{By: "pilot", Value: events.Deployment{Partitions: 4, CreatedAt: at(0)}},
-		events.KindTenant: &events.Defined[events.Tenant]{By: "operator-f6", Reason: "contract", Value: events.Tenant{
-			ID: sampleTenant, Name: "Example", TimeZone: "America/Sao_Paulo", Suspended: true,
+		events.KindDeployment: &events.Defined[events.Deployment]{By: "pilot", Reason: why, Value: events.Deployment{Partitions: 4, CreatedAt: at(0)}},
+		events.KindTenant: &events.Defined[events.Tenant]{By: "operator-f6", Reason: why, Value: events.Tenant{
+			ID: sampleTenant, Name: "Example", TimeZone: "America/Sao_Paulo", Suspended: true, PlanID: "plan-free",
+			ProfileNumbers: []events.PersonalNumber{{Hash: "aabbcc", Sealed: sealed}},
 		}},
-		events.KindProject: &events.Defined[events.Project]{By: "operator-f6", Value: events.Project{
+		events.KindProject: &events.Defined[events.Project]{By: "operator-f6", Reason: why, Value: events.Project{
 			ID: "project-c3", TenantID: sampleTenant, Name: "Shop", ProductionApproved: true, RetentionDays: 30,
 		}},
-		events.KindKey: &events.Defined[events.Key]{By: "operator-f6", Value: events.Key{
+		events.KindKey: &events.Defined[events.Key]{By: "operator-f6", Reason: why, Value: events.Key{
 			ID: "key-d4", TenantID: sampleTenant, ProjectID: "project-c3", Environment: events.Live, Name: "backend", PublicID: "Ab3dE6gH",
-			SHA256: "00112233", InstanceID: sampleInstance, EndpointID: "endpoint-a7", RetentionDays: &days,
+			SHA256: "00112233", SecretIDHash: "44556677", Scopes: events.KeyScopes(), InstanceID: sampleInstance, EndpointID: "endpoint-a7", RetentionDays: &days,
 			ExpiresAt: at(86_400_000), RevokedAt: at(90_000_000), CreatedAt: at(0),
 		}},
-		events.KindTemplate: &events.Defined[events.Template]{By: "operator-f6", Value: events.Template{
+		events.KindTemplate: &events.Defined[events.Template]{By: "operator-f6", Reason: why, Value: events.Template{
 			ID: "template-e5", TenantID: sampleTenant, ProjectID: "project-c3", Name: "welcome", Category: events.Utility,
 			Versions: []events.TemplateVersion{{
 				Version: 3, Structure: json.RawMessage(`{"body":{"text":"Hello {{name}}"}}`), State: events.TemplateApproved, ApprovedForProduction: true,
 			}},
 		}},
-		events.KindInstance: &events.Defined[events.Instance]{By: "operator-f6", Value: events.Instance{
+		events.KindInstance: &events.Defined[events.Instance]{By: "operator-f6", Reason: why, Value: events.Instance{
 			ID: sampleInstance, TenantID: events.PlatformTenant, Shared: true, Name: "main", DisplayName: "Example Shop", Number: "551100000000",
 			GatewayURL: "http://gateway.example", GatewayKey: sealed, Concurrency: 1, MaxConcurrency: 4,
-			Pace: events.Pace{RatePerMinute: 20, Burst: 3}, IngressHash: "ffeeddcc", Ingress: sealed,
+			Pace: events.Pace{RatePerMinute: 20, Burst: 3, Jitter: 0.2, Costs: map[events.Category]float64{events.OTP: 0.1}}, Typing: &typing, IngressHash: "ffeeddcc", Ingress: sealed,
+			IngressTold: &events.IngressTold{Digest: "ddccbbaa", At: at(1000)},
 		}},
-		events.KindEndpoint: &events.Defined[events.Endpoint]{By: "operator-f6", Value: events.Endpoint{
-			ID: "endpoint-a7", TenantID: sampleTenant, Name: "orders", URL: "https://hooks.example/pilot", Environment: events.Live, Active: true,
+		events.KindEndpoint: &events.Defined[events.Endpoint]{By: "operator-f6", Reason: why, Value: events.Endpoint{
+			ID: "endpoint-a7", TenantID: sampleTenant, ProjectID: "project-c3", Name: "orders", URL: "https://hooks.example/pilot", Environment: events.Live, Active: true,
 			Events: []string{"*"}, Secrets: []events.Sealed{sealed}, CreatedAt: at(0),
+			Disabled: &events.EndpointDisabled{At: at(1000), Reason: events.DisabledFailing, Failures: 20},
 		}},
-		events.KindPlan: &events.Defined[events.Plan]{By: "operator-f6", Value: events.Plan{
+		events.KindPlan: &events.Defined[events.Plan]{By: "operator-f6", Reason: why, Value: events.Plan{
 			ID: "plan-free", Name: "Free", Month: 200, Day: 50, TestDay: 100, Rate: 20, Burst: 40, Weight: 1,
 		}},
-		events.KindPackage: &events.Defined[events.Package]{By: "operator-f6", Value: events.Package{
+		events.KindPackage: &events.Defined[events.Package]{By: "operator-f6", Reason: why, Value: events.Package{
 			ID: "package-b8", TenantID: sampleTenant, Messages: 1000, From: "2026-11", Until: "2026-12",
 		}},
-		events.KindOptIn: &events.Defined[events.OptIn]{By: "ingest", Value: events.OptIn{
+		events.KindOptIn: &events.Defined[events.OptIn]{By: "ingest", Reason: why, Value: events.OptIn{
 			ID: events.OptInID("project-c3", "aabbcc"), TenantID: sampleTenant, ProjectID: "project-c3", RecipientHash: "aabbcc",
 			Source: events.SourceInbound, FirstAt: at(0), LastAt: at(86_400_000),
 		}},
-		events.KindOptOut: &events.Defined[events.OptOut]{By: "operator-f6", Value: events.OptOut{
+		events.KindOptOut: &events.Defined[events.OptOut]{By: "operator-f6", Reason: why, Value: events.OptOut{
 			ID: events.OptOutID(sampleTenant, "aabbcc"), TenantID: sampleTenant, RecipientHash: "aabbcc", Source: events.SourceOperator, At: at(0),
 		}},
-		events.KindOperator: &events.Defined[events.Operator]{By: "operator-f6", Value: events.Operator{
+		events.KindOperator: &events.Defined[events.Operator]{By: "operator-f6", Reason: why, Value: events.Operator{
 			ID: "operator-f6", Name: "Ana", PublicID: "Zx9dE6gH", SHA256: "00112233", Scopes: events.OperatorScopes(),
 			ExpiresAt: at(86_400_000), RevokedAt: at(90_000_000), CreatedAt: at(0),
 		}},
-		events.KindPlatform: &events.Defined[events.Platform]{By: "operator-f6", Value: events.Platform{
+		events.KindPlatform: &events.Defined[events.Platform]{By: "operator-f6", Reason: why, Value: events.Platform{
 			Stopped: true, OptInRequired: true, RecipientLimit: 20, PlanID: "plan-free",
 		}},
 	}

@@ -32,6 +32,7 @@ type Catalog struct {
 	tables map[string]table     // by kind
 	seqs   map[string]uint64    // "kind/id" → sequence of its last event
 	told   map[string]time.Time // of endpoints: id → when its last event was stored
+	places map[string]place     // of instances
 }
 
 // Places of indexes in their stores.
@@ -87,6 +88,7 @@ func New() *Catalog {
 		platform:  newStore[events.Platform](events.KindPlatform),
 		seqs:      map[string]uint64{},
 		told:      map[string]time.Time{},
+		places:    map[string]place{},
 	}
 	c.tables = map[string]table{
 		events.KindTenant: c.tenants, events.KindProject: c.projects, events.KindKey: c.keys, events.KindTemplate: c.templates,
@@ -109,6 +111,9 @@ func (c *Catalog) Apply(rec events.Recorded) {
 			c.seqs[kind+"/"+id] = rec.Position.Sequence
 		}
 		return
+	}
+	if b, ok := rec.Body.(*events.Defined[events.Instance]); ok && kind == events.KindInstance {
+		c.placed(id, b.Value, rec.Stored)
 	}
 	if t, ok := c.tables[kind]; ok {
 		c.seqs[kind+"/"+id] = rec.Position.Sequence

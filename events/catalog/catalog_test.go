@@ -356,3 +356,37 @@ func TestSuspendedTenants(t *testing.T) {
 		t.Errorf("suspended: %v", got)
 	}
 }
+
+// An instance is moved by another gateway or name, also when it is removed between; not by its first definition or another change.
+func TestMovedInstances(t *testing.T) {
+	t.Parallel()
+	c := New()
+	at := func(seq uint64) time.Time { return time.Date(2026, 11, 30, 12, int(seq), 0, 0, time.UTC) }
+	define := func(seq uint64, url, name string, paced bool) {
+		rec := control(seq, events.KindInstance, "i", &events.Instance{ID: "i", GatewayURL: url, Name: name, Shared: paced})
+		rec.Stored = at(seq)
+		c.Apply(rec)
+	}
+	for i, step := range []struct {
+		url, name string
+		want      time.Time
+	}{
+		{"http://one", "a", time.Time{}},
+		{"http://one/", "a", time.Time{}},
+		{"http://two", "a", at(3)},
+		{"http://two", "a", at(3)},
+		{"", "", at(3)}, // removed
+		{"http://two", "a", at(3)},
+		{"http://two", "b", at(7)},
+	} {
+		seq := uint64(i + 1)
+		if step.url == "" {
+			c.Apply(control[events.Instance](seq, events.KindInstance, "i", nil))
+		} else {
+			define(seq, step.url, step.name, i%2 == 0)
+		}
+		if got := c.MovedAt("i"); !got.Equal(step.want) {
+			t.Errorf("after step %d: moved at %s, want %s", seq, got, step.want)
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package catalog
 
-import "pilotstatus.dev/events"
+import (
+	"time"
+
+	"pilotstatus.dev/events"
+)
 
 // Instance gives an instance.
 func (c *Catalog) Instance(id string) (events.Instance, bool) { return c.instances.get(id) }
@@ -30,3 +34,23 @@ func (c *Catalog) SharedInstance() (events.Instance, bool) {
 	}
 	return events.Instance{}, false
 }
+
+// place is where an instance is: a gateway, and its name there. It outlives the instance, which may be defined again.
+type place struct {
+	at    string
+	since time.Time // of the event that moved it; zero where it was first
+}
+
+func (c *Catalog) placed(id string, inst events.Instance, stored time.Time) {
+	at := gatewayKey(inst.GatewayURL, inst.Name)
+	switch was, had := c.places[id]; {
+	case !had:
+		c.places[id] = place{at: at}
+	case was.at != at:
+		c.places[id] = place{at, stored}
+	}
+}
+
+// MovedAt gives when an instance was moved to another gateway, or got another name there, the last time; zero when it never was. What it
+// sent before is looked for in vain where it is now.
+func (c *Catalog) MovedAt(id string) time.Time { return c.places[id].since }

@@ -4,6 +4,8 @@ package forecast
 
 import (
 	"maps"
+	"math"
+	"slices"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -56,10 +58,7 @@ func Estimate(l Load, i Instance, class events.Class, now time.Time) (time.Time,
 			at = t
 		}
 	}
-	turn := l.Turn / time.Duration(max(i.Concurrency, 1))
-	before, known := timeBefore(l.Waiting, class, max(i.AgingTurns, 2), func(c events.Class) float64 {
-		return max(float64(turn), i.Pace.Cost(c.Category())*float64(i.Pace.Mean()))
-	})
+	before, known := newAhead(l, i, class).time()
 	if !known {
 		return time.Time{}, false
 	}
@@ -69,46 +68,113 @@ func Estimate(l Load, i Instance, class events.Class, now time.Time) (time.Time,
 // longest bounds an estimate; no window is as long.
 const longest = 2 * events.MaxHorizon
 
-// timeBefore gives the time of the turns that come before that of a new message of a class; false when one of them takes none that is
-// known. Classes before it go first, its own in order; each class that waits has one turn in so many, whatever waits above it.
-func timeBefore(waiting map[events.Class]int, class events.Class, aging int, turn func(events.Class) float64) (sum float64, known bool) {
+// ahead is what waits before a new message of a class.
+type ahead struct {
+	waiting map[events.Class]int
+	class   events.Class
+	aging   int
+	turn    float64                  // of a call, in nanoseconds
+	price   map[events.Class]float64 // what the pace takes of a turn, in nanoseconds
+}
+
+func newAhead(l Load, i Instance, class events.Class) ahead {
+	a := ahead{waiting: map[events.Class]int{}, class: class, aging: max(i.AgingTurns, 2), price: map[events.Class]float64{}}
+	a.turn = float64(l.Turn / time.Duration(max(i.Concurrency, 1)))
 	const most = 1 << 30 // keeps sums and products in range
-	var top, ahead, own, classes, below int
+	for _, c := range events.Classes() {
+		a.waiting[c] = min(max(l.Waiting[c], 0), most)
+		if i.Pace.Cost(class.Category()) > 0 { // what costs nothing is not held by what waits for the pace
+			a.price[c] = i.Pace.Cost(c.Category()) * float64(i.Pace.Mean())
+		}
+	}
+	return a
+}
+
+// turns gives the time of so many turns of a class.
+func (a ahead) turns(n float64, c events.Class) float64 { return n * max(a.turn, a.price[c]) }
+
+// dear reports whether a cheaper class that waits goes before one.
+func (a ahead) dear(c events.Class) bool {
+	return slices.ContainsFunc(events.Classes(), func(o events.Class) bool {
+		return o.Rank() < c.Rank() && a.waiting[o] > 0 && 0 < a.price[o] && a.price[o] < a.price[c]
+	})
+}
+
+// time gives the time of the turns that come before; false when one of them takes none that is known. Classes of higher precedence go
+// first, its own in order, and lower ones have their share of these turns; but no class waits for more than its own share.
+func (a ahead) time() (sum float64, known bool) {
+	var top, others, dears int
 	var slowest float64
 	known = true
-	take := func(n int, c events.Class) {
-		one := turn(c)
-		sum += float64(n) * one
-		known = known && (n == 0 || one > 0)
-	}
 	for _, c := range events.Classes() {
-		n := min(max(waiting[c], 0), most)
+		n := a.waiting[c]
+		if (n > 0 || c == a.class) && a.dear(c) {
+			dears++
+		}
 		if n == 0 {
 			continue
 		}
-		slowest = max(slowest, turn(c))
-		if c == class {
-			own = n
-		} else {
-			classes++
+		one := a.turns(1, c)
+		slowest = max(slowest, one)
+		if c != a.class {
+			others++
 		}
-		if c.Rank() < class.Rank() {
-			top = min(top+n, most)
-		} else if c != class {
+		if c.Rank() < a.class.Rank() {
+			top += n
+		}
+		if c.Rank() <= a.class.Rank() {
+			sum += a.turns(float64(n), c)
+			known = known && one > 0
+		}
+	}
+	lower, sure := a.lower(sum)
+	sum += lower
+	if top > 0 {
+		turns := float64(a.waiting[a.class]+1) * float64(max(a.aging, others+1))
+		if a.dear(a.class) { // such classes share one turn in so many
+			turns *= float64(dears)
+		}
+		sum = min(sum, (turns-1)*slowest)
+	}
+	return sum, known && sure
+}
+
+// lower gives the time that lower classes take of the turns ahead. Each has one in so many of them, whatever waits above it, where a turn
+// that costs less than its own counts in part. Those that cost more than the new message have one part in so many of the time, together.
+func (a ahead) lower(sum float64) (time float64, known bool) {
+	below := 0
+	for _, c := range events.Classes() {
+		if c.Rank() > a.class.Rank() && a.waiting[c] > 0 {
 			below++
 		}
-		if c.Rank() <= class.Rank() {
-			take(n, c)
-		}
 	}
-	ahead = min(top+own, most)
+	known = true
+	var dear float64
 	for _, c := range events.Classes() {
-		if c.Rank() > class.Rank() { // with the share that lower classes take of these turns
-			take(min(max(waiting[c], 0), ahead/max(aging-below, 1)), c)
+		switch {
+		case c.Rank() <= a.class.Rank() || a.waiting[c] == 0:
+		case a.price[c] > a.price[a.class]:
+			dear += a.turns(float64(a.waiting[c]), c)
+		default:
+			n := min(float64(a.waiting[c]), math.Floor(a.counted(c)/float64(max(a.aging-below, 1))))
+			time += a.turns(n, c)
+			known = known && (n == 0 || a.turns(1, c) > 0)
 		}
 	}
-	if top > 0 {
-		sum = min(sum, float64((own+1)*max(aging, classes+1)-1)*slowest)
+	return time + min(dear, sum/float64(a.aging-1)), known
+}
+
+// counted gives the turns ahead, as a lower class counts them.
+func (a ahead) counted(lower events.Class) (n float64) {
+	for _, c := range events.Classes() {
+		if c.Rank() > a.class.Rank() {
+			continue
+		}
+		part := 1.0
+		if p := a.price[lower]; p > 0 {
+			part = min(1, a.price[c]/p)
+		}
+		n += float64(a.waiting[c]) * part
 	}
-	return sum, known
+	return n
 }

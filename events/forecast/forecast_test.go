@@ -23,9 +23,13 @@ func paced(rate float64) events.Pacing {
 	return events.Instance{Pace: events.Pace{RatePerMinute: rate, Costs: map[events.Category]float64{events.OTP: 0.5}}}.Pacing()
 }
 
+func freeCodes(rate float64) events.Pacing {
+	return events.Instance{Pace: events.Pace{RatePerMinute: rate, Costs: map[events.Category]float64{events.OTP: 0}}}.Pacing()
+}
+
 // turnsAhead counts the turns before that of a new message.
 func turnsAhead(waiting map[events.Class]int, class events.Class, aging int) int {
-	n, _ := timeBefore(waiting, class, aging, func(events.Class) float64 { return 1 })
+	n, _ := newAhead(Load{Waiting: waiting, Turn: 1}, Instance{AgingTurns: aging}, class).time()
 	return int(n)
 }
 
@@ -96,51 +100,116 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// backlog is a queue of which messages wait, and turns are taken in virtual time.
+type backlog struct {
+	q          *queue.Queue
+	seq, group uint64
+}
+
+func newBacklog(rules queue.Rules) *backlog { return &backlog{q: queue.New("inst-1", rules)} }
+
+func (b *backlog) apply(r events.Recorded) {
+	b.seq++
+	r.Known, r.Position = true, events.Position{Sequence: b.seq}
+	b.q.Apply(r)
+}
+
+func (b *backlog) accept(class events.Class, at time.Time) (id string) {
+	var r events.Recorded
+	r.Address = events.QueuedSubject(0, events.Lane{Instance: "inst-1", Class: class, Tenant: "t-1"})
+	id = fmt.Sprintf("msg_%d", b.seq)
+	r.Type, r.Subject, r.Time, r.DeliverUntil = events.TypeMessageQueued, id, at, epoch.Add(240*time.Hour)
+	b.apply(r)
+	return id
+}
+
+// until takes turns from now on until that of a message, and gives how many came before it and when it began.
+func (b *backlog) until(t *rapid.T, id string, now time.Time) (turns int, at time.Time) {
+	for ; ; turns++ {
+		s, ok := b.q.Next(now)
+		for !ok {
+			wake := b.q.Wake(now)
+			if !wake.After(now) {
+				t.Fatalf("nobody is next after %d turns", turns)
+			}
+			now = wake
+			s, ok = b.q.Next(now)
+		}
+		if s.Entry.ID == id {
+			return turns, now
+		}
+		for _, name := range []string{"started", "accepted"} {
+			var r events.Recorded
+			r.Address, r.Type = events.EventSubject(0, "inst-1", events.GroupDispatch, name), "dispatch."+name+".v1"
+			r.Subject, r.Attempt, r.Prev, r.Time, r.QueuedSeq, r.Nonce = s.Entry.ID, 1, b.group, now, s.Entry.QueuedSeq, s.Entry.ID
+			b.group = b.seq + 1
+			b.apply(r)
+		}
+	}
+}
+
 // The count of turns is what the queue's own choice comes to, give or take one round of aging.
 func TestAsTheQueueChooses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rules := queue.DefaultRules()
-		q := queue.New("inst-1", rules)
-		seq := uint64(0)
-		accept := func(class events.Class, at time.Time) string {
-			seq++
-			r := events.Recorded{Known: true, Position: events.Position{Sequence: seq}}
-			r.Address = events.QueuedSubject(0, events.Lane{Instance: "inst-1", Class: class, Tenant: "t-1"})
-			r.Type, r.Subject, r.Time, r.DeliverUntil = events.TypeMessageQueued, fmt.Sprintf("msg_%d", seq), at, epoch.Add(24*time.Hour)
-			q.Apply(r)
-			return r.Subject
-		}
+		b := newBacklog(rules)
 		waiting := map[events.Class]int{}
 		for _, c := range events.Classes() {
 			waiting[c] = rapid.IntRange(0, 15).Draw(t, string(c))
 			for range waiting[c] {
-				accept(c, epoch)
+				b.accept(c, epoch)
 			}
 		}
 		class := rapid.SampledFrom(events.Classes()).Draw(t, "class")
-		mine := accept(class, epoch.Add(time.Second))
-		now, turns, group := epoch.Add(time.Minute), 0, uint64(0)
-		for ; ; turns++ {
-			s, ok := q.Next(now)
-			if !ok {
-				t.Fatalf("nobody is next after %d turns", turns)
-			}
-			if s.Entry.ID == mine {
-				break
-			}
-			for _, name := range []string{"started", "accepted"} {
-				seq++
-				r := events.Recorded{Known: true, Position: events.Position{Sequence: seq}}
-				r.Address, r.Type = events.EventSubject(0, "inst-1", events.GroupDispatch, name), "dispatch."+name+".v1"
-				r.Subject, r.Attempt, r.Prev, r.Time, r.QueuedSeq = s.Entry.ID, 1, group, now, s.Entry.QueuedSeq
-				group = seq
-				q.Apply(r)
-			}
-		}
+		turns, _ := b.until(t, b.accept(class, epoch.Add(time.Second)), epoch.Add(time.Minute))
 		want := turnsAhead(waiting, class, rules.AgingTurns)
 		if slack := rules.AgingTurns + turns/4; turns < want-slack || turns > want+slack {
 			t.Fatalf("it took %d turns, %d were expected: %s behind %v", turns, want, class, waiting)
+		}
+	})
+}
+
+// So is the time of a code on a shared number, whatever dear classes stand beside the codes before it: they share a tenth of the pace.
+func TestACodeIsExpectedWhenItLeavesBesideABacklog(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		rules := queue.DefaultRules()
+		rules.Pace = events.Instance{Shared: true}.Pacing()
+		b := newBacklog(rules)
+		now := epoch.Add(time.Minute)
+		for _, c := range []events.Class{events.ClassUtilityUrgent, events.ClassUtility, events.ClassMarketingUrgent, events.ClassMarketing} {
+			for range rapid.IntRange(0, 10).Draw(t, string(c)) {
+				b.accept(c, epoch)
+			}
+		}
+		// Codes came before these, the last of which waited for the pace, so that the number is neither rested nor new to its backlog.
+		apart := func() time.Duration {
+			return time.Duration(rapid.IntRange(0, 4000).Draw(t, "apart")) * time.Millisecond
+		}
+		for range rapid.IntRange(10, 60).Draw(t, "codes before") {
+			_, now = b.until(t, b.accept(events.ClassOTP, now), now)
+			now = now.Add(apart())
+		}
+		for waited := false; !waited; {
+			_, at := b.until(t, b.accept(events.ClassOTP, now), now)
+			waited, now = at.After(now), at
+		}
+		now = now.Add(apart())
+		l := Load{Waiting: b.q.Backlog(now)}
+		codes := rapid.IntRange(0, 40).Draw(t, "codes")
+		l.Waiting[events.ClassOTP] = codes
+		for range codes {
+			b.accept(events.ClassOTP, now)
+		}
+		if at := b.q.PacedUntil(events.OTP); at.After(now) {
+			l.Paced = map[events.Category]time.Time{events.OTP: at}
+		}
+		want, known := Estimate(l, Instance{Pace: rules.Pace, AgingTurns: rules.AgingTurns}, events.ClassOTP, now)
+		_, at := b.until(t, b.accept(events.ClassOTP, now), now)
+		chance := 2*time.Second + at.Sub(now)/10 // gaps are drawn
+		if late := at.Sub(want); !known || late < -rules.Pace.GapMax/10-chance || late > rules.Pace.GapMax/5+chance {
+			t.Fatalf("it left %s after now, and was expected after %s: behind %v", at.Sub(now), want.Sub(now), l.Waiting)
 		}
 	})
 }
@@ -168,6 +237,8 @@ func TestEstimate(t *testing.T) {
 		"slower than its pace":             {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 2}, Turn: 5 * time.Second}, inst: Instance{Pace: paced(60)}, class: events.ClassUtility, want: 10 * time.Second},
 		"OTP goes first":                   {load: Load{Waiting: map[events.Class]int{events.ClassMarketing: 100000}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassOTP, want: 0},
 		"lower ones have their share":      {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 18, events.ClassMarketing: 100}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassUtility, want: 20 * time.Second},
+		"dear ones share a tenth":          {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 18, events.ClassUtility: 9, events.ClassMarketing: 9}}, inst: Instance{Pace: paced(2), AgingTurns: 10}, class: events.ClassOTP, want: 300 * time.Second},
+		"what is free waits for no pace":   {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 18, events.ClassMarketing: 9}, Turn: time.Second}, inst: Instance{Pace: freeCodes(2), AgingTurns: 10}, class: events.ClassOTP, want: 20 * time.Second},
 		"behind others":                    {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 4}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassMarketing, want: 4 * time.Second},
 		"not longer than its share":        {load: Load{Waiting: map[events.Class]int{events.ClassOTP: 1000}, Turn: time.Second}, inst: Instance{AgingTurns: 10}, class: events.ClassMarketing, want: 9 * time.Second},
 		"an absurd backlog has its bounds": {load: Load{Waiting: map[events.Class]int{events.ClassUtility: 1 << 60}, Turn: time.Hour}, class: events.ClassUtility, want: longest},

@@ -37,7 +37,7 @@ func FactOf(rec events.Recorded) (f Fact, ok bool) {
 	case *events.DispatchRefused:
 		f.Code = b.Code
 	case *events.DispatchDisproved:
-		f.Code = b.Code
+		f.Code, f.Free = b.Code, b.By == events.DisprovedOperator
 	case *events.DispatchClosed:
 		f.Code, f.Reason, f.Presumed = b.Code, b.Reason, b.Presumed
 	case *events.Receipt:

@@ -196,6 +196,11 @@ func TestSummaryCountsAttempts(t *testing.T) {
 	if s := fold(started(11, maxAttempts+1)).Record.Summarize(); len(s.Attempts) != 0 {
 		t.Errorf("%d attempts", len(s.Attempts))
 	}
+	word := disproved(13, 1)
+	word.Body = &events.DispatchDisproved{By: events.DisprovedOperator}
+	if s := fold(started(11, 1), unknown(12, 1), word, started(14, 2), unknown(15, 2), disproved(16, 2)).Record.Summarize(); s.Counted() != 1 || !s.Called() {
+		t.Errorf("an operator's word gives back one attempt, a late answer none: counted %d", s.Counted())
+	}
 	final := disproved(13, 1)
 	final.Body = &events.DispatchDisproved{Code: events.FailNotOnWhatsApp}
 	if s := fold(started(11, 1), unknown(12, 1), final).Record.Summarize(); s.Final != events.FailNotOnWhatsApp || s.Outstanding() != 0 {

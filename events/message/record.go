@@ -38,7 +38,7 @@ type Fact struct {
 	Kind      Kind
 	Attempt   int
 	Called    bool      // deferred: a call was made
-	Free      bool      // deferred: the attempt does not use up the budget
+	Free      bool      // deferred, disproved: the attempt does not use up the budget
 	DueAt     time.Time // deferred
 	Nonce     string    // started
 	GatewayID string
@@ -90,7 +90,7 @@ type Attempt struct {
 	State     AttemptState
 	Absent    bool // look-ups found no trace
 	Called    bool // a call was made, or may have been
-	Free      bool // it does not use up the budget: the sender or gateway was unusable, or a limit was reached
+	Free      bool // it does not use up the budget: the sender or gateway was unusable, a limit was reached, or an operator disproved it
 	Proved    bool // a proof names it; while its call is under way it is open all the same
 	StartedAt time.Time
 	UnknownAt time.Time
@@ -180,6 +180,7 @@ func (s *Summary) apply(f Fact) {
 		s.left(f)
 	case KindDisproved:
 		a.State = AttemptDisproved
+		a.Free = a.Free || f.Free // who gives his word for it wants a try, also when it was the last of the budget
 		if f.Code != "" {
 			s.Final = f.Code
 		}

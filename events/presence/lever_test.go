@@ -31,6 +31,7 @@ func TestLevers(t *testing.T) {
 		"resume a drain":           {[]string{drains}, presence.LeverResume, true, ""},
 		"resume what is parked":    {[]string{parked}, presence.LeverResume, true, ""},
 		"resume what is closed":    {[]string{closed}, presence.LeverResume, true, ""},
+		"resume what was closed":   {[]string{closed, resumed}, presence.LeverResume, false, ""},
 		"resume what runs":         {[]string{paused, resumed}, presence.LeverResume, false, ""},
 		"unpark":                   {[]string{parked, paused}, presence.LeverUnpark, true, ""},
 		"unpark what is not":       {[]string{paused}, presence.LeverUnpark, false, ""},
@@ -73,8 +74,8 @@ func TestTheNewestOfEachWordIsEnough(t *testing.T) {
 func TestALeverPulledHolds(t *testing.T) {
 	t.Parallel()
 	wires := []string{
-		events.TypeInstanceOpened, events.TypeInstanceParked, events.TypeInstancePaused, events.TypeInstanceResumed,
-		events.TypeInstanceDraining, events.TypeInstanceUnparked,
+		events.TypeInstanceOpened, events.TypeInstanceClosed, events.TypeInstanceParked, events.TypeInstancePaused,
+		events.TypeInstanceResumed, events.TypeInstanceDraining, events.TypeInstanceUnparked,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		log := rapid.SliceOfN(rapid.SampledFrom(wires), 0, 8).Draw(t, "log")
@@ -93,7 +94,7 @@ func TestALeverPulledHolds(t *testing.T) {
 		}
 		held := map[presence.Lever]bool{
 			presence.LeverPause: s.Paused, presence.LeverDrain: s.Draining, presence.LeverUnpark: !s.Parked,
-			presence.LeverResume: !s.Paused && !s.Draining && !s.Parked,
+			presence.LeverResume: !s.Paused && !s.Draining && !s.Parked && s.Connection != presence.Closed,
 		}
 		if !held[l] {
 			t.Fatalf("%s after %v: %+v", l, log, s)

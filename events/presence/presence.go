@@ -11,7 +11,7 @@ import (
 // Connection is what is known of the connection of an instance.
 type Connection string
 
-// Connections. What a gateway never told of is unknown.
+// Connections. What a gateway never told of is unknown, and so is what was closed until an operator resumed it.
 const (
 	Unknown Connection = ""
 	Open    Connection = "OPEN"
@@ -71,6 +71,9 @@ func (s State) Apply(rec events.Recorded) State {
 	case events.TypeInstanceResumed:
 		s.free()
 		s.unpark()
+		if s.Connection == Closed { // as in the fold of the dispatcher: the next answer, or word of the gateway, says what it is
+			s.connect(Unknown, at)
+		}
 	default:
 		return s
 	}

@@ -48,7 +48,7 @@ func (q *Queue) heldBut(id string, now time.Time) Hold {
 }
 
 func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
-	if h := q.startable(e); h != HoldNone {
+	if h := cmp.Or(q.startable(e), q.leavesTurn(e, now)); h != HoldNone {
 		return h
 	}
 	for o := range q.ix.open {
@@ -64,14 +64,22 @@ func (q *Queue) mayStart(e *Entry, now time.Time) Hold {
 	switch {
 	case q.rules.Suspended[e.Lane.Tenant]:
 		return HoldSuspended
-	case q.Draining() && e.QueuedSeq > q.draining:
-		return HoldPaused
-	case !now.Before(e.DeliverUntil):
-		return HoldDeadline
 	case now.Before(e.ReadyAt()):
 		return HoldNotDue
 	case q.paced(e, now):
 		return HoldPace
+	}
+	return HoldNone
+}
+
+// leavesTurn says what takes a message out of its lane, see laneHead: it is asked before what holds it there, so that whoever looks at a
+// lane, in whatever state of its slot, finds it the same.
+func (q *Queue) leavesTurn(e *Entry, now time.Time) Hold {
+	switch {
+	case q.Draining() && e.QueuedSeq > q.draining:
+		return HoldPaused
+	case !now.Before(e.DeliverUntil):
+		return HoldDeadline
 	}
 	return HoldNone
 }
@@ -252,8 +260,8 @@ func (q *Queue) end(e *Entry, now time.Time) (string, events.ErrorCode) {
 // first (rule R6).
 func (q *Queue) Open() []*Entry { return bySeq(q.ix.open) }
 
-// Unknowns reports how many entries Unknown would list.
-func (q *Queue) Unknowns() int { return len(q.ix.unknown) }
+// Unknowns reports how many entries Unknown and Ghosts would list.
+func (q *Queue) Unknowns() int { return len(q.ix.unknown) + len(q.ix.ghosts) }
 
 // Unknown lists the entries with an attempt that is unknown, and those that left without a known gateway id: look-ups ask about them.
 func (q *Queue) Unknown() []*Entry { return bySeq(q.ix.unknown) }

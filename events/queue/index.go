@@ -21,17 +21,18 @@ type index struct {
 	doubtful  map[*Entry]struct{} // not over, and may have left in a lost part of the log
 	leaving   map[*Entry]struct{} // not over, and accepted before the drain that is on
 	settled   []*Entry
-	aside     []*Entry                // ready, but accepted after a drain began
-	picked    claim                   // of the turn that was chosen last
-	had       map[events.Class]uint64 // the newest turn of a class that did not give way
-	passed    map[events.Class]int    // turns that others took while a class waited
+	aside     []*Entry                 // ready, but accepted after a drain began
+	picked    claim                    // of the turn that was chosen last
+	had       map[events.Class]uint64  // the newest turn of a class that did not give way
+	passed    map[events.Class]int     // turns that others took while a class waited
+	saved     map[events.Class]float64 // tokens that were put by for a class meanwhile
 }
 
 func newIndex() index {
 	return index{
 		ready: map[events.Class]*classQueue{}, open: map[*Entry]struct{}{}, unknown: map[*Entry]struct{}{}, silent: map[*Entry]struct{}{}, overdue: map[*Entry]struct{}{},
 		ghosts: map[*Entry]struct{}{}, doubtful: map[*Entry]struct{}{}, leaving: map[*Entry]struct{}{},
-		passed: map[events.Class]int{}, had: map[events.Class]uint64{},
+		passed: map[events.Class]int{}, saved: map[events.Class]float64{}, had: map[events.Class]uint64{},
 	}
 }
 

@@ -12,7 +12,9 @@ func (q *Queue) Take(id string) {
 	if e, ok := q.Entry(id); ok {
 		q.taken[id] = e.Lane.Slot
 		if q.ix.picked.id == id {
-			q.claims[id] = q.ix.picked
+			c := q.ix.picked
+			c.since = q.GroupSequence()
+			q.claims[id] = c
 		}
 	}
 }
@@ -23,6 +25,9 @@ func (q *Queue) Release(id string) {
 	if c, ok := q.claims[id]; ok { // it did not give way: its class has had a turn
 		q.ix.had[c.class] = max(q.ix.had[c.class], c.turn)
 		delete(q.claims, id)
+		if !c.spent { // it ended without a start: the next of its class goes by what was put by for this one
+			q.restore(c)
+		}
 	}
 }
 
@@ -31,8 +36,13 @@ type claim struct {
 	id     string
 	class  events.Class
 	tenant string
-	passed int    // turns that others had since the class's own
+	passed int          // turns that others had since the class's own
+	saved  float64      // tokens that were put by for it
+	to     events.Class // for which put was put by with the turn
+	put    float64
 	turn   uint64 // its number, in the order of choice
+	since  uint64 // newest fenced event when it began
+	spent  bool   // it started, and that may have made a call: it has its tokens
 }
 
 // GiveWay says that the turn that is busy with a message ends without a start, for one of a higher category: no class has had a turn, and the
@@ -49,8 +59,27 @@ func (q *Queue) GiveWay(id string) {
 			q.waited(c, class, -1)
 		}
 	}
+	q.restore(c)
 	if of := q.ix.ready[c.class]; of != nil {
 		of.again(c.tenant)
+	}
+}
+
+// restore takes back what was put by, and what was taken of it, with a turn that took no tokens.
+func (q *Queue) restore(c claim) {
+	if c.saved > 0 {
+		q.ix.saved[c.class] = max(q.ix.saved[c.class], c.saved)
+	}
+	if c.put > 0 {
+		q.ix.saved[c.to] = max(0, q.ix.saved[c.to]-c.put)
+	}
+}
+
+// spends notes of the turn that is busy with e whether it has its tokens, as its facts tell now.
+func (q *Queue) spends(e *Entry, start uint64, back bool) {
+	if c, ok := q.claims[e.ID]; ok && start > c.since {
+		c.spent = !back
+		q.claims[e.ID] = c
 	}
 }
 
@@ -139,7 +168,7 @@ func (q *Queue) Overtaken(id string, now time.Time) bool {
 		if !draws && free || draws && q.startless(id) > 0 { // it can start beside this turn, or another one holds it as well
 			continue
 		}
-		if c := q.ix.ready[class]; c != nil && c.head(may, &q.ix.aside, q.rules.weight) != nil {
+		if c := q.ix.ready[class]; c != nil && c.head(may, &q.ix.aside) != nil {
 			return true
 		}
 	}

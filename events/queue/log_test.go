@@ -109,6 +109,11 @@ func (p *tape) disproved(id string, n int, code events.ErrorCode) {
 	p.dispatch(id, "disproved", n, &events.DispatchDisproved{Code: code})
 }
 
+// disprovedBy is a late answer or an operator's word that attempt n had no effect.
+func (p *tape) disprovedBy(by, id string, n int) {
+	p.dispatch(id, "disproved", n, &events.DispatchDisproved{By: by})
+}
+
 // deferred says that attempt n had no effect and the next is due in so many seconds.
 func (p *tape) deferred(id string, n int, due float64, body events.DispatchDeferred) {
 	body.DueAt = p.now.Add(time.Duration(due * float64(time.Second)))
@@ -168,6 +173,14 @@ func (p *tape) other(group, name string) events.Recorded {
 	var r events.Recorded
 	r.Type, r.Address = group+"."+name+".v1", events.EventSubject(1, instance, group, name)
 	return p.put(r)
+}
+
+// receipt is what the gateway said later of a message that left, as tails read it: without its body.
+func (p *tape) receipt(id, name string) {
+	var r events.Recorded
+	r.Type, r.Subject, r.QueuedSeq, r.Partial = "receipt."+name+".v1", id, p.queuedSeq[id], true
+	r.Address = events.EventSubject(1, instance, events.GroupReceipt, name)
+	p.put(r)
 }
 
 // queue folds the log.

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 	"time"
@@ -11,8 +10,9 @@ import (
 	"pilotstatus.dev/events/message"
 )
 
-// keptStarts is how many starts the bucket is computed from. What came before them is taken to have left it empty: that can hold back
-// a burst that was saved up over more starts than these, and never lets one more through.
+// keptStarts is how many starts of a category the bucket is computed from. What came before them is taken to have left it empty: that can
+// hold back a burst that was saved up over more starts than these, and never lets one more through. Each category has its own, so that
+// many that are cheap do not take the room of the few that are dear.
 const keptStarts = 128
 
 // taking is one start, as the bucket sees it.
@@ -20,16 +20,14 @@ type taking struct {
 	seq  uint64
 	at   int64 // Unix nanoseconds
 	draw uint32
-	rank uint8 // of its category, from 1; 0: its acceptance was not seen
-	back bool  // it provably made no call: its tokens are given back
+	back bool // it provably made no call: its tokens are given back
 }
 
 // pace is the token bucket, folded from the starts in the log: whoever folds the same log, live, from a snapshot or anew, says the same
 // next time, and a successor does not begin with a full bucket. Rates and costs are not folded but applied to the starts that are kept,
-// so that a change holds at once, also for the gap that is running.
+// so that a change holds at once, also for the gap that is running. So those that cost nothing are kept as well: they may cost later.
 type pace struct {
-	taken []taking // by sequence
-	more  bool     // older ones were let go
+	taken [len(categories)]starts // by the rank of their category; 0: its acceptance was not seen
 
 	// Computed, with the rules in force: the bucket after the last start.
 	known bool
@@ -37,6 +35,12 @@ type pace struct {
 	level float64
 	at    int64
 	gap   time.Duration // in which a token comes back
+}
+
+// starts are the newest of a category.
+type starts struct {
+	kept []taking // by sequence
+	gone uint64   // the newest that was let go
 }
 
 // rankOf numbers the categories; 0 is none.
@@ -66,57 +70,113 @@ func (q *Queue) notePace(e *Entry) {
 		if f.Kind != message.KindStarted {
 			continue
 		}
-		t := taking{seq: f.Seq, at: f.At.UnixNano(), draw: drawOf(f.Nonce), rank: rankOf(e)}
+		t := taking{seq: f.Seq, at: f.At.UnixNano(), draw: drawOf(f.Nonce)}
 		for _, a := range e.sum().Attempts {
 			if a.StartSeq == f.Seq {
 				t.back = a.State == message.AttemptDeferred && !a.Called
 			}
 		}
-		q.pace.note(t)
+		q.pace.note(rankOf(e), t)
+		q.spends(e, t.seq, t.back)
 	}
 }
 
-func (p *pace) note(t taking) {
-	i, found := slices.BinarySearchFunc(p.taken, t.seq, func(x taking, seq uint64) int { return cmp.Compare(x.seq, seq) })
+func (p *pace) note(rank uint8, t taking) {
+	if rank > 0 {
+		p.taken[0].forget(t.seq) // its acceptance came after it
+	}
+	if p.taken[rank].note(t) {
+		p.known = false
+	}
+}
+
+func (s *starts) find(seq uint64) (int, bool) {
+	return slices.BinarySearchFunc(s.kept, seq, func(x taking, seq uint64) int { return cmp.Compare(x.seq, seq) })
+}
+
+// note takes a start in, and reports whether anything changed.
+func (s *starts) note(t taking) bool {
+	i, found := s.find(t.seq)
 	switch {
-	case found && p.taken[i] == t:
-		return
+	case found && s.kept[i] == t, !found && t.seq <= s.gone:
+		return false
 	case found:
-		p.taken[i] = t
-	case i == 0 && p.more: // it was let go, or would have been
-		return
-	case len(p.taken) < keptStarts:
-		p.taken = slices.Insert(p.taken, i, t)
-	default:
-		p.more = true
-		if i > 0 { // else it is itself the oldest
-			copy(p.taken, p.taken[1:i])
-			p.taken[i-1] = t
-		}
+		s.kept[i] = t
+		return true
 	}
-	p.known = false
+	s.kept = slices.Insert(s.kept, i, t)
+	if len(s.kept) > keptStarts {
+		s.gone = s.kept[0].seq
+		s.kept = slices.Delete(s.kept, 0, 1)
+	}
+	return true
 }
 
-// fill computes the bucket after the last start by a pacing.
+func (s *starts) forget(seq uint64) {
+	if i, found := s.find(seq); found {
+		s.kept = slices.Delete(s.kept, i, i+1)
+	}
+}
+
+// more reports that older ones were let go. Of starts whose acceptance is not seen some may turn out to be others: then it does not count.
+func (s *starts) more() bool { return s.gone > 0 && len(s.kept) == keptStarts }
+
+// len counts the starts that are kept.
+func (p *pace) len() (n int) {
+	for rank := range p.taken {
+		n += len(p.taken[rank].kept)
+	}
+	return n
+}
+
+// fill computes the bucket after the last start by a pacing, from the starts that cost something by it.
 func (p *pace) fill(rule events.Pacing) {
 	p.known, p.empty, p.level = true, true, rule.Burst
-	for i, t := range p.taken {
-		if i == 0 && p.more {
-			p.empty, p.level, p.at, p.gap = false, 0, t.at, rule.Gap(fraction(t.draw))
-			continue
-		}
-		cost := rule.Cost(categories[t.rank])
-		if t.back || cost <= 0 {
-			continue
-		}
-		at := t.at
-		if !p.empty {
-			at = max(at, p.at) // clocks of two dispatchers differ
-			p.level = min(rule.Burst, p.level+tokens(time.Duration(at-p.at), p.gap))
-		}
-		p.empty, p.at, p.gap = false, at, rule.Gap(fraction(t.draw))
-		p.level = max(0, p.level-cost) // what left by other rules is no debt
+	type paid struct {
+		starts []taking
+		cost   float64
 	}
+	var room [len(categories)]paid
+	rest := room[:0]
+	var from uint64 // older ones are not all known
+	for rank := range p.taken {
+		if s, cost := &p.taken[rank], rule.Cost(categories[rank]); cost > 0 {
+			rest = append(rest, paid{s.kept, cost})
+			if s.more() {
+				from = max(from, s.kept[0].seq)
+			}
+		}
+	}
+	for {
+		var next *paid
+		for i := range rest {
+			if r := &rest[i]; len(r.starts) > 0 && (next == nil || r.starts[0].seq < next.starts[0].seq) {
+				next = r
+			}
+		}
+		if next == nil {
+			return
+		}
+		t := next.starts[0]
+		next.starts = next.starts[1:]
+		switch {
+		case t.seq < from:
+		case t.seq == from:
+			p.empty, p.level, p.at, p.gap = false, 0, t.at, rule.Gap(fraction(t.draw))
+		case !t.back:
+			p.take(t, rule, next.cost)
+		}
+	}
+}
+
+func (p *pace) take(t taking, rule events.Pacing, cost float64) {
+	at := t.at
+	if !p.empty {
+		at = max(at, p.at) // clocks of two dispatchers differ
+		p.level = min(rule.Burst, p.level+tokens(time.Duration(at-p.at), p.gap))
+	}
+	p.empty, p.at, p.gap = false, at, rule.Gap(fraction(t.draw))
+	p.level = max(0, p.level-cost) // what left by other rules is no debt
 }
 
 func fraction(draw uint32) float64 { return float64(draw) / (1 << 32) }
@@ -129,13 +189,17 @@ func (q *Queue) PacedUntil(c events.Category) time.Time {
 	if !q.drawsTokens(c) {
 		return time.Time{}
 	}
-	rule := q.rules.Pace
-	cost, p := rule.Cost(c), &q.pace
+	return q.holds(q.rules.Pace.Cost(c))
+}
+
+// holds is when the bucket holds so many tokens.
+func (q *Queue) holds(n float64) time.Time {
+	p := &q.pace
 	if !p.known {
-		p.fill(rule)
+		p.fill(q.rules.Pace)
 	}
-	lacks := cost - p.level
-	if p.empty || lacks <= 1e-9 { // fractions do not add up to the last bit
+	lacks := n - p.level
+	if p.empty || lacks <= nearly {
 		return time.Time{}
 	}
 	return time.Unix(0, p.at+int64(math.Ceil(lacks*float64(p.gap)))).UTC()
@@ -149,77 +213,58 @@ func (q *Queue) drawsTokens(c events.Category) bool {
 // paced reports whether the pace holds a message now.
 func (q *Queue) paced(e *Entry, now time.Time) bool { return now.Before(q.PacedUntil(e.Category())) }
 
-// paceWake gives the next time at which the pace lets a category through of which messages wait; zero when there is none.
-func (q *Queue) paceWake(now time.Time) (wake time.Time) {
-	if q.rules.Pace.Free() {
-		return time.Time{}
-	}
-	for class, c := range q.ix.ready {
-		if !c.live() {
-			continue
-		}
-		if t := q.PacedUntil(class.Category()); t.After(now) && (wake.IsZero() || t.Before(wake)) {
-			wake = t
-		}
-	}
-	return wake
-}
-
-// live reports whether anything is ready that is not stale.
-func (c *classQueue) live() bool {
-	for _, t := range c.tenants {
-		for _, l := range t.lanes {
-			for p, ok := l.top(); ok; p, ok = l.top() {
-				if p.ver == p.e.ver {
-					return true
-				}
-				heap.Pop(l)
-			}
-		}
-	}
-	return false
-}
-
 func (w *writer) pace(p *pace) {
-	w.bools(p.more, false)
-	w.uint(uint64(len(p.taken)))
-	var seq uint64
-	var at int64
-	for _, t := range p.taken {
-		w.uint(t.seq - seq)
-		d := t.at - at
-		w.uint(uint64(d<<1) ^ uint64(d>>63)) // the sign last
-		w.uint(uint64(t.draw))
-		w.uint(uint64(t.rank))
-		w.bools(t.back, false)
-		seq, at = t.seq, t.at
+	for rank := range p.taken {
+		s := &p.taken[rank]
+		w.bools(s.more(), false)
+		w.uint(uint64(len(s.kept)))
+		var seq uint64
+		var at int64
+		for _, t := range s.kept {
+			w.uint(t.seq - seq)
+			d := t.at - at
+			w.uint(uint64(d<<1) ^ uint64(d>>63)) // the sign last
+			w.uint(uint64(t.draw))
+			w.bools(t.back, false)
+			seq, at = t.seq, t.at
+		}
 	}
 }
 
 // minTaking is the least bytes of a start.
-const minTaking = 5
+const minTaking = 4
 
 func (r *reader) pace() (p pace) {
-	p.more, _ = r.bools()
+	for rank := range p.taken {
+		p.taken[rank] = r.starts()
+	}
+	return p
+}
+
+func (r *reader) starts() (s starts) {
+	more, _ := r.bools()
 	n := r.count(minTaking)
-	if n > keptStarts || (p.more && n < keptStarts) {
+	if n > keptStarts || (more && n < keptStarts) {
 		r.bad = true
-		return pace{}
+		return starts{}
 	}
 	var seq uint64
 	var at int64
-	for i := range n {
+	for range n {
 		step := r.uint()
 		seq += step
 		z := r.uint()
 		at += int64(z>>1) ^ -int64(z&1)
-		t := taking{seq: seq, at: at, draw: uint32(r.uint()), rank: uint8(min(r.uint(), 255))}
+		t := taking{seq: seq, at: at, draw: uint32(r.uint())}
 		t.back, _ = r.bools()
-		if (i > 0 && step == 0) || int(t.rank) >= len(categories) {
+		if step == 0 {
 			r.bad = true
-			return pace{}
+			return starts{}
 		}
-		p.taken = append(p.taken, t)
+		s.kept = append(s.kept, t)
 	}
-	return p
+	if more {
+		s.gone = max(1, s.kept[0].seq-1)
+	}
+	return s
 }

@@ -13,14 +13,12 @@ func (q *Queue) Pending() []*Entry {
 	return bySeq(set)
 }
 
-// NewestBound gives the gateway id that was bound to a message of ours last; "" when none is remembered.
-func (q *Queue) NewestBound() string {
-	var newest string
-	var when time.Time
+// NewestBound gives the gateway id that was bound to a message of ours last, and when; "" when none is remembered.
+func (q *Queue) NewestBound() (newest string, when time.Time) {
 	for id, at := range q.bound {
 		if newest == "" || at.After(when) || (at.Equal(when) && id < newest) {
 			newest, when = id, at
 		}
 	}
-	return newest
+	return newest, when
 }

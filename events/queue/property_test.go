@@ -292,7 +292,10 @@ func TestWakeIsNeverLate(t *testing.T) {
 				q := p.queue(rules) // the same of a queue that was asked before
 				q.Next(now)
 				q.Closes(now, 100)
-				if w := q.Wake(now); !w.Equal(wake) {
+				w := q.Wake(now)
+				late := w.After(wake) && !wake.IsZero() || w.IsZero() && !wake.IsZero()
+				// The turn that was given counts until another is asked for: a dear class may have saved for it, and be looked at too soon.
+				if late || !w.IsZero() && !w.After(now) || !w.Equal(wake) && rules.Pace.Free() {
 					t.Fatalf("wakes at %v when asked before, else at %v", w, wake)
 				}
 			})

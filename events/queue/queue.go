@@ -49,7 +49,7 @@ func (q *Queue) SetRules(r Rules) {
 	}
 	ix := q.ix
 	q.ix = newIndex()
-	q.ix.passed, q.ix.had, q.ix.picked = ix.passed, ix.had, ix.picked
+	q.ix.passed, q.ix.saved, q.ix.had, q.ix.picked = ix.passed, ix.saved, ix.had, ix.picked
 	for _, e := range q.entries {
 		q.reindex(e)
 	}
@@ -82,7 +82,9 @@ func (q *Queue) Apply(rec events.Recorded) {
 		q.applyDispatch(rec)
 	case events.GroupMessage:
 		q.applyWord(rec)
-	default: // receipts and evidence decide nothing here
+	case events.GroupReceipt:
+		q.noteReceipt(rec)
+	default: // evidence decides nothing here
 	}
 }
 
@@ -220,20 +222,27 @@ func (q *Queue) Compact(seq uint64, now time.Time) {
 // boundLimit is how many gateway ids are kept before the old ones are let go.
 const boundLimit = 256
 
-// trimBound lets go of the gateway ids older than an hour, and than every attempt a look-up still asks about.
+// LookBack is how long before an attempt the rows of the gateway are still looked at for its text: the ids of what left are remembered for so
+// long, and can explain them.
+const LookBack = time.Hour
+
+// trimBound lets go of the gateway ids that are older than what any look-up asks about.
 func (q *Queue) trimBound() {
 	if len(q.bound) <= boundLimit || q.latest.Sub(q.trimmed) < time.Minute {
 		return
 	}
 	q.trimmed = q.latest
-	oldest := q.latest.Add(-time.Hour)
-	for e := range q.ix.unknown {
-		for _, a := range e.sum().Attempts {
-			if a.State == message.AttemptUnknown && a.StartedAt.Add(-time.Minute).Before(oldest) {
-				oldest = a.StartedAt.Add(-time.Minute)
+	oldest := q.latest
+	for _, suspects := range []map[*Entry]struct{}{q.ix.unknown, q.ix.ghosts, q.ix.silent} {
+		for e := range suspects {
+			for _, a := range e.sum().Attempts {
+				if a.StartedAt.Before(oldest) {
+					oldest = a.StartedAt
+				}
 			}
 		}
 	}
+	oldest = oldest.Add(-LookBack - time.Minute)
 	for id, at := range q.bound {
 		if at.Before(oldest) {
 			delete(q.bound, id)

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/retry"
 )
 
 func readyAt(t *testing.T, q *Queue, id string) time.Time {
@@ -83,6 +84,57 @@ func TestR1RetryRequestedDecidesNoStart(t *testing.T) {
 			p.at(0.5).retryRequested("a")
 			mustHold(t, p.queue(rules), "a", after(1), c.want)
 		})
+	}
+}
+
+// An operator's word that a call had no effect grants one attempt more, also when the call was the last of the budget: the message is not
+// ended at the word. Then the budget is spent again, until there is another word.
+func TestForcedRetryOfAnExhaustedMessageGrantsOneAttempt(t *testing.T) {
+	t.Parallel()
+	p := newTape()
+	p.queued(msg{id: "a", class: events.ClassMarketing})
+	budget := DefaultRules().Attempts[events.Marketing]
+	for n := 1; n < budget; n++ {
+		p.started("a", n)
+		p.deferred("a", n, 0, events.DispatchDeferred{Called: true})
+	}
+	for n := budget; n < budget+2; n++ {
+		p.started("a", n)
+		p.unknown("a", n)
+		q := p.queue(DefaultRules())
+		mustHold(t, q, "a", after(100), HoldExhausted)
+		e, _ := q.Entry("a")
+		d, err := retry.Judge(retry.Facts{Record: e.Record(), Whole: true, Budget: budget, DeliverUntil: e.DeliverUntil}, true, p.now)
+		if err != nil || d != (retry.Decision{Action: retry.Disprove, Attempt: n, Risk: true}) {
+			t.Fatalf("%+v %v", d, err)
+		}
+		p.disprovedBy(events.DisprovedOperator, "a", n)
+		q = p.queue(DefaultRules())
+		back, err := DecodeState(q.AppendState(nil), DefaultRules())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []*Queue{q, back} {
+			mustHold(t, q, "a", after(1), HoldNone)
+			if c := q.Closes(after(1), 10); len(c) != 0 {
+				t.Fatalf("ended at the word: %+v", c)
+			}
+		}
+	}
+	p.started("a", budget+2)
+	p.deferred("a", budget+2, 0, events.DispatchDeferred{Called: true})
+	if c := p.queue(DefaultRules()).Closes(after(1), 10); len(c) != 1 || c[0].Code != events.FailAttemptsExhausted {
+		t.Errorf("a word grants one attempt: %+v", c)
+	}
+	late := newTape()
+	late.queued(msg{id: "a", class: events.ClassMarketing})
+	for n := 1; n <= budget; n++ {
+		late.started("a", n)
+		late.unknown("a", n)
+		late.disprovedBy(events.DisprovedLate, "a", n)
+	}
+	if c := late.queue(DefaultRules()).Closes(after(1), 10); len(c) != 1 || c[0].Code != events.FailAttemptsExhausted {
+		t.Errorf("a late answer grants none: %+v", c)
 	}
 }
 

@@ -18,14 +18,14 @@ import (
 
 // StateVersion is the version of the fold and of the bytes that AppendState writes. It changes with either: a state of
 // another version is not read, the log is folded anew.
-const StateVersion = 9
+const StateVersion = 11
 
 // ErrState says that bytes are no state of this version.
 var ErrState = errors.New("not a state of a queue of this version")
 
 // Blank reports that the queue remembers nothing: a new one answers the same.
 func (q *Queue) Blank() bool {
-	return len(q.entries)+len(q.bound)+len(q.pace.taken)+len(q.said) == 0 && q.chain.blank() &&
+	return len(q.entries)+len(q.bound)+q.pace.len()+len(q.said) == 0 && q.chain.blank() &&
 		max(q.opened, q.closed, q.paused, q.resumed, q.draining, q.parked, q.unparked, q.wide, q.doubt.seq) == 0 &&
 		q.left.IsZero()
 }

@@ -126,8 +126,10 @@ func TestCutOrForeignStateIsRefused(t *testing.T) {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
 	}
-	if _, err := DecodeState(append([]byte{StateVersion + 1}, state[1:]...), DefaultRules()); !errors.Is(err, ErrState) {
-		t.Errorf("a newer version: %v", err)
+	for _, version := range []byte{StateVersion - 1, StateVersion + 1} {
+		if _, err := DecodeState(append([]byte{version}, state[1:]...), DefaultRules()); !errors.Is(err, ErrState) {
+			t.Errorf("version %d: %v", version, err)
+		}
 	}
 	if _, err := DecodeState(append(state, 0), DefaultRules()); !errors.Is(err, ErrState) {
 		t.Errorf("too long: %v", err)
@@ -150,10 +152,11 @@ func TestPendingAndNewestBound(t *testing.T) {
 	for _, e := range q.Pending() {
 		ids = append(ids, e.ID)
 	}
-	if fmt.Sprint(ids) != "[m0]" || q.NewestBound() != "G-new" || q.Instance() != instance {
-		t.Errorf("pending %v, newest %q of %q", ids, q.NewestBound(), q.Instance())
+	newest, at := q.NewestBound()
+	if fmt.Sprint(ids) != "[m0]" || newest != "G-new" || !at.Equal(p.now) || q.Instance() != instance {
+		t.Errorf("pending %v, newest %q at %s of %q", ids, newest, at, q.Instance())
 	}
-	if New(instance, DefaultRules()).NewestBound() != "" {
+	if newest, _ := New(instance, DefaultRules()).NewestBound(); newest != "" {
 		t.Error("a queue without a gateway id names one")
 	}
 }

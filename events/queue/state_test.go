@@ -259,21 +259,6 @@ func TestAnUnboundAcceptanceIsLetGoAfterItsWindow(t *testing.T) {
 	}
 }
 
-func TestBoundIDsAreForgottenAfterAWhile(t *testing.T) {
-	t.Parallel()
-	p := newTape()
-	p.queued(msg{id: "a", deliverUntil: after(1e6)})
-	for i := range boundLimit + 10 {
-		p.at(float64(i)).dispatch("a", "proved", 0, &events.DispatchProved{}, gateway(string(rune('A'+i))))
-	}
-	p.at(3700).dispatch("a", "proved", 0, &events.DispatchProved{}, gateway("newest"))
-	q := p.queue(DefaultRules())
-	q.Compact(p.seq, p.now)
-	if q.Bound("A") || !q.Bound("newest") || !q.Bound(string(rune('A'+boundLimit))) {
-		t.Errorf("%d ids kept", len(q.bound))
-	}
-}
-
 func TestPostpone(t *testing.T) {
 	t.Parallel()
 	p := newTape()

@@ -24,7 +24,12 @@ type saying struct {
 	to, text [8]byte
 	id       string
 	idle     bool // it had no effect
+	failed   bool // a receipt says that it failed after the gateway took it
+	arrived  bool // a receipt says that it was delivered or read: stronger than failed, in any order (promise P4)
 }
+
+// stands reports whether it counts as said. What failed does not: the customer heard so, and may send it again.
+func (s saying) stands() bool { return !s.idle && (!s.failed || s.arrived) }
 
 // TextHash puts the keyed hashes of a recipient and of what is said to them into the form of ce-texthash; "" when they are too short.
 func TextHash(recipient, text string) string {
@@ -74,6 +79,20 @@ func (q *Queue) noteSaid(e *Entry, rec events.Recorded, kind message.Kind) {
 	}
 }
 
+// noteReceipt takes in what a receipt says of a message whose texts are remembered, also when its entry is gone. It decides nothing else here.
+func (q *Queue) noteReceipt(rec events.Recorded) {
+	f, ok := message.FactOf(rec)
+	if !ok || rec.Subject == "" {
+		return
+	}
+	for i := range q.said {
+		if s := &q.said[i]; s.id == rec.Subject {
+			s.failed = s.failed || f.Kind == message.KindFailed
+			s.arrived = s.arrived || f.Kind == message.KindDelivered || f.Kind == message.KindRead
+		}
+	}
+}
+
 // trimSaid lets go of what is older than any window.
 func (q *Queue) trimSaid() {
 	oldest := q.latest.Add(-keepSaid).UnixNano()
@@ -87,14 +106,14 @@ func (q *Queue) trimSaid() {
 }
 
 // Repeats reports whether a message would say to its recipient again what the last one to them said less than Suppress ago. What had no
-// effect was not said; what may have left was. A message does not repeat itself.
+// effect, or failed after the gateway took it, was not said; what may have left was. A message does not repeat itself.
 func (q *Queue) Repeats(id, textHash string, now time.Time) bool {
 	to, text, ok := readTextHash(textHash)
 	if !ok {
 		return false
 	}
 	for _, s := range slices.Backward(q.said) {
-		if s.to == to && !s.idle && s.id != id {
+		if s.to == to && s.stands() && s.id != id {
 			return s.text == text && now.Sub(time.Unix(0, s.at)) < q.rules.Suppress
 		}
 	}
@@ -112,12 +131,13 @@ func (w *writer) said(all []saying) {
 		w.b = append(append(w.b, s.to[:]...), s.text[:]...)
 		w.text(s.id)
 		w.bools(s.idle, false)
+		w.bools(s.failed, s.arrived)
 		seq, at = s.seq, s.at
 	}
 }
 
 // minSaying is the least bytes of a saying.
-const minSaying = 20
+const minSaying = 21
 
 func (r *reader) said() (all []saying) {
 	n := r.count(minSaying)
@@ -135,6 +155,7 @@ func (r *reader) said() (all []saying) {
 		copy(s.text[:], r.take(uint64(len(s.text))))
 		s.id = r.text()
 		s.idle, _ = r.bools()
+		s.failed, s.arrived = r.bools()
 		if i > 0 && step == 0 {
 			r.bad = true
 			return nil

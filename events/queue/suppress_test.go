@@ -41,6 +41,32 @@ func TestTheLastMessageIsNotRepeated(t *testing.T) {
 			p.says("a", said(7, same))
 			p.deferred("a", 1, 1, events.DispatchDeferred{Called: true})
 		}, false},
+		"it was sent":         {func(p *tape) { p.says("a", said(7, same)); p.accepted("a", 1, "G"); p.receipt("a", "sent") }, true},
+		"WhatsApp refused it": {func(p *tape) { p.says("a", said(7, same)); p.accepted("a", 1, "G"); p.receipt("a", "failed") }, false},
+		"WhatsApp refused it after it had it": {func(p *tape) {
+			p.says("a", said(7, same))
+			p.accepted("a", 1, "G")
+			p.receipt("a", "sent")
+			p.receipt("a", "failed")
+		}, false},
+		"it arrived, whatever else is said": {func(p *tape) {
+			p.says("a", said(7, same))
+			p.accepted("a", 1, "G")
+			p.receipt("a", "delivered")
+			p.receipt("a", "failed")
+		}, true},
+		"it was read after an error": {func(p *tape) {
+			p.says("a", said(7, same))
+			p.accepted("a", 1, "G")
+			p.receipt("a", "failed")
+			p.receipt("a", "read")
+		}, true},
+		"another one failed": {func(p *tape) {
+			p.says("b", said(7, 2))
+			p.says("a", said(7, same))
+			p.accepted("b", 1, "B")
+			p.receipt("b", "failed")
+		}, true},
 		"it was disproved":      {func(p *tape) { p.says("a", said(7, same)); p.unknown("a", 1); p.disproved("a", 1, "") }, false},
 		"another text":          {func(p *tape) { p.says("a", said(7, 2)) }, false},
 		"another recipient":     {func(p *tape) { p.says("a", said(8, same)) }, false},
@@ -78,6 +104,7 @@ func TestWhatWasSaidSurvivesATakeover(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newTape()
 		n := rapid.IntRange(1, 20).Draw(t, "messages")
+		var receipts []string
 		for i := range n {
 			id := fmt.Sprintf("m%d", i)
 			p.now = p.now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "pause")) * time.Second)
@@ -85,11 +112,18 @@ func TestWhatWasSaidSurvivesATakeover(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "outcome") {
 			case 0:
 				p.accepted(id, 1, "")
+				for range rapid.IntRange(0, 3).Draw(t, "receipts") {
+					receipts = append(receipts, id)
+				}
 			case 1:
 				p.refused(id, 1)
 			case 2:
 				p.deferred(id, 1, 1, events.DispatchDeferred{})
 			}
+		}
+		about := len(p.log) // a receipt stands behind what it is about: until then nobody knows whose it is
+		for _, id := range receipts {
+			p.receipt(id, rapid.SampledFrom([]string{"sent", "delivered", "read", "failed"}).Draw(t, "receipt"))
 		}
 		cut := rapid.IntRange(0, len(p.log)).Draw(t, "cut")
 		live := New(instance, DefaultRules())
@@ -106,7 +140,11 @@ func TestWhatWasSaidSurvivesATakeover(t *testing.T) {
 			read.Compact(r.Position.Sequence, r.Time)
 		}
 		mixed := New(instance, DefaultRules())
-		for _, r := range rapid.Permutation(p.log).Draw(t, "order") {
+		for _, r := range rapid.Permutation(p.log[:about]).Draw(t, "order") {
+			mixed.Apply(r)
+		}
+		for _, r := range rapid.Permutation(p.log[about:]).Draw(t, "order of receipts") {
+			mixed.Apply(r)
 			mixed.Apply(r)
 		}
 		whole := p.queue(DefaultRules())

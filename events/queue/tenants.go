@@ -17,6 +17,7 @@ type classQueue struct {
 	active  *list.List                // tenants with turns left in this round; whose turn it is at the front
 	spent   *list.List                // those that had theirs, in that order
 	idle    map[*tenantQueue]struct{} // those with nothing ready, so that who comes back within a round has no more turns in it
+	gone    []*tenantQueue            // those that the last look found to have nothing left
 }
 
 type tenantQueue struct {
@@ -30,7 +31,7 @@ func newClassQueue() *classQueue {
 	return &classQueue{tenants: map[string]*tenantQueue{}, active: list.New(), spent: list.New(), idle: map[*tenantQueue]struct{}{}}
 }
 
-// waits reports whether anything is ready. It is exact after head found nothing.
+// waits reports whether anything is ready. It is exact after head and settle.
 func (c *classQueue) waits() bool { return c.active.Len()+c.spent.Len() > 0 }
 
 func (c *classQueue) push(p place, weight func(tenant string) int) {
@@ -67,18 +68,37 @@ func (c *classQueue) leave(t *tenantQueue) {
 	t.place = nil
 }
 
-// head gives the entry whose turn it is: of the first tenant in turn that has one that may start.
-func (c *classQueue) head(may func(*Entry) Hold, aside *[]*Entry, weight func(tenant string) int) *Entry {
-	e := c.first(may, aside)
-	if e == nil && c.spent.Len() > 0 {
-		c.round(weight)
-		e = c.first(may, aside)
+// head gives the entry whose turn it is: of the first tenant that has one that may start, in the order of this round and then of the
+// next. It may be asked at any time: it begins no round and moves nobody.
+func (c *classQueue) head(may func(*Entry) Hold, aside *[]*Entry) *Entry {
+	c.gone = c.gone[:0]
+	for _, tenants := range [...]*list.List{c.active, c.spent} {
+		for at := tenants.Front(); at != nil; at = at.Next() {
+			t := inTurn(at)
+			e, empty := t.head(may, aside)
+			if e != nil {
+				return e
+			}
+			if empty {
+				c.gone = append(c.gone, t)
+			}
+		}
 	}
+	return nil
+}
+
+// settle lets those go that head found to have nothing left.
+func (c *classQueue) settle() {
+	for _, t := range c.gone {
+		c.leave(t)
+		c.idle[t] = struct{}{}
+	}
+	clear(c.gone)
+	c.gone = c.gone[:0]
 	if !c.waits() {
 		clear(c.tenants)
 		clear(c.idle)
 	}
-	return e
 }
 
 // round begins the next round. Who is held keeps its turns of this one, and its place.
@@ -95,26 +115,13 @@ func (c *classQueue) round(weight func(tenant string) int) {
 	}
 }
 
-// first gives the first that may start of those with turns left.
-func (c *classQueue) first(may func(*Entry) Hold, aside *[]*Entry) *Entry {
-	for at := c.active.Front(); at != nil; {
-		t := inTurn(at)
-		at = at.Next()
-		e, empty := t.head(may, aside)
-		if e != nil {
-			return e
-		}
-		if empty {
-			c.leave(t)
-			c.idle[t] = struct{}{}
-		}
-	}
-	return nil
-}
-
-// took notes a turn of a tenant. A weight that became less counts at once, one that became more from the next round.
+// took notes a turn of a tenant. When it had those of this round, nobody with turns left may start anything: the next one begins. A
+// weight that became less counts at once, one that became more from the next round.
 func (c *classQueue) took(tenant string, weight func(tenant string) int) {
 	t := c.tenants[tenant]
+	if t.left <= 0 {
+		c.round(weight)
+	}
 	t.left = min(t.left, weight(tenant)) - 1
 	c.leave(t)
 	c.join(t)

@@ -196,9 +196,42 @@ func TestJIDMatches(t *testing.T) {
 		{"@s.whatsapp.net", "", false},
 		{"", "", false},
 		{"12125550100@s.whatsapp.net", "12125550100", true},
+		// Mexico and Argentina: the gateway takes the third digit out, WhatsApp may know the account with it.
+		{"525512345678@s.whatsapp.net", "5215512345678", true},
+		{"5215512345678@s.whatsapp.net", "525512345678", true},
+		{"541112345678@s.whatsapp.net", "5491112345678", true},
+		{"5491112345678@s.whatsapp.net", "541112345678", true},
+		{"525512345678@s.whatsapp.net", "5225512345678", false},
+		{"541112345678@s.whatsapp.net", "5411112345678", false},
+		{"525512345679@s.whatsapp.net", "5215512345678", false},
 	} {
 		if got := JIDMatches(c.jid, c.digits); got != c.want {
 			t.Errorf("JIDMatches(%q, %q) = %v", c.jid, c.digits, got)
+		}
+		_, number := JIDDigits(c.jid)
+		if got := JIDForeign(c.jid, c.digits); got != (number && !c.want) {
+			t.Errorf("JIDForeign(%q, %q) = %v", c.jid, c.digits, got)
+		}
+	}
+}
+
+func TestHoldsAnother(t *testing.T) {
+	t.Parallel()
+	for digits, want := range map[string]bool{
+		"5551988887777": true, // ends in 551988887777, of area 19
+		"555188887777":  true,
+		"5554988887777": true, // of area 49
+		"5551931234567": true, // a landline of area 19
+		"5524992123456": true, // +52 499 212 3456, Mexico
+		"5519988887777": false,
+		"5511988887777": false,
+		"5553988887777": false, // no area 39
+		"5215512345678": false,
+		"12125550100":   false,
+		"":              false,
+	} {
+		if got := HoldsAnother(digits); got != want {
+			t.Errorf("%s: %v", digits, got)
 		}
 	}
 }

@@ -36,6 +36,7 @@ type Facts struct {
 	Record       message.Record
 	InDoubt      bool // it may have left in a part of the log that was lost
 	Whole        bool // every event about it could be read
+	Budget       int  // of attempts with a call
 	DeliverUntil time.Time
 }
 
@@ -72,6 +73,9 @@ func Judge(f Facts, force bool, now time.Time) (Decision, error) {
 	}
 	switch s.Last().State {
 	case message.AttemptNone, message.AttemptDeferred, message.AttemptDisproved:
+		if s.Counted() >= f.Budget {
+			return refuse(CodeEnding, false, "No attempt is left. The message ends by itself: retry it then.")
+		}
 		return Decision{Action: NextAttempt}, nil
 	case message.AttemptUnknown:
 		if !force {

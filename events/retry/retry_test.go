@@ -20,6 +20,8 @@ var (
 	until = begin.Add(time.Hour)
 )
 
+const budget = 5 // attempts with a call
+
 func fact(k message.Kind, n int) message.Fact {
 	return message.Fact{Kind: k, Attempt: n, Called: true, At: begin}
 }
@@ -45,6 +47,10 @@ func TestJudge(t *testing.T) {
 	)
 	final := fact(disproved, 1)
 	final.Code = events.FailGatewayRejected
+	var spent []message.Fact
+	for n := range budget {
+		spent = append(spent, fact(started, n+1), fact(deferred, n+1))
+	}
 	for name, c := range map[string]struct {
 		facts     []message.Fact
 		doubt     bool
@@ -57,6 +63,7 @@ func TestJudge(t *testing.T) {
 		"waits for its turn":       {facts: nil, plain: retry.NextAttempt, forced: retry.NextAttempt},
 		"sending":                  {facts: []message.Fact{fact(started, 1)}, code: retry.CodeSending, forceCode: retry.CodeSending},
 		"deferred":                 {facts: []message.Fact{fact(started, 1), fact(deferred, 1)}, plain: retry.NextAttempt, forced: retry.NextAttempt},
+		"its budget is spent":      {facts: spent, code: retry.CodeEnding, forceCode: retry.CodeEnding},
 		"disproved":                {facts: []message.Fact{fact(started, 1), fact(unknown, 1), fact(disproved, 1)}, plain: retry.NextAttempt, forced: retry.NextAttempt},
 		"unknown":                  {facts: []message.Fact{fact(started, 1), fact(unknown, 1)}, code: retry.CodeUnconfirmed, forced: retry.Disprove},
 		"unknown, nothing found":   {facts: []message.Fact{fact(started, 1), fact(unknown, 1), fact(absent, 1)}, code: retry.CodeUnconfirmed, forced: retry.Disprove},
@@ -79,7 +86,7 @@ func TestJudge(t *testing.T) {
 		"error of the gateway":     {facts: []message.Fact{fact(started, 1), fact(accepted, 1), fact(message.KindFailed, 0)}, code: retry.CodeMayHave, forced: retry.Anew},
 		"never confirmed":          {facts: []message.Fact{fact(started, 1), fact(accepted, 1), fact(message.KindNotConfirmed, 0)}, code: retry.CodeMayHave, forced: retry.Anew},
 	} {
-		f := retry.Facts{Record: record(c.facts...), InDoubt: c.doubt, Whole: true, DeliverUntil: until}
+		f := retry.Facts{Record: record(c.facts...), InDoubt: c.doubt, Whole: true, Budget: budget, DeliverUntil: until}
 		now := begin.Add(time.Minute)
 		if c.late {
 			now = until
@@ -119,8 +126,8 @@ func TestNothingThatMayHaveHadAnEffectIsRetriedUnforced(t *testing.T) {
 		r := record(facts...)
 		s := r.Summarize()
 		stage := (message.State{Record: r}).View().Stage
-		force, doubt := rapid.Bool().Draw(t, "force"), rapid.Bool().Draw(t, "in doubt")
-		d, err := retry.Judge(retry.Facts{Record: r, InDoubt: doubt, Whole: true, DeliverUntil: until}, force, begin)
+		force, doubt, budget := rapid.Bool().Draw(t, "force"), rapid.Bool().Draw(t, "in doubt"), rapid.IntRange(1, 4).Draw(t, "budget")
+		d, err := retry.Judge(retry.Facts{Record: r, InDoubt: doubt, Whole: true, Budget: budget, DeliverUntil: until}, force, begin)
 		if err != nil {
 			if d != (retry.Decision{}) {
 				t.Fatalf("refused, and %+v", d)
@@ -138,6 +145,8 @@ func TestNothingThatMayHaveHadAnEffectIsRetriedUnforced(t *testing.T) {
 			t.Fatalf("%s of a message that is %s", d.Action, stage)
 		case d.Action == retry.Anew && !d.Risk && (left || doubt || s.Outstanding() > 0 || s.End == nil || s.End.Presumed):
 			t.Fatalf("anew without a risk: %+v", s)
+		case d.Action == retry.NextAttempt && s.Counted() >= budget:
+			t.Fatalf("another attempt after %d of %d", s.Counted(), budget)
 		case d.Action == retry.Disprove && (d.Attempt != len(s.Attempts) || s.Last().State != message.AttemptUnknown):
 			t.Fatalf("disproof of attempt %d of %+v", d.Attempt, s)
 		}

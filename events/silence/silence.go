@@ -11,7 +11,7 @@ import (
 type Rules struct {
 	Ack      time.Duration // from when a message left until its first receipt is overdue
 	Delivery time.Duration // from when it left until its delivery counts as not confirmed; longer than Ack
-	AskFor   time.Duration // how long a gateway that does not answer is asked again before it is decided without it
+	AskFor   time.Duration // how long a gateway that does not answer is asked, since its first failure, before it is decided without it
 }
 
 // DefaultRules are the times of docs/events.md.
@@ -21,10 +21,12 @@ func DefaultRules() Rules {
 
 // Message is what is known of one.
 type Message struct {
-	Stage  events.Stage
-	LeftAt time.Time // first accepted or proved
-	Raised bool      // it was already said that its acknowledgement is overdue
-	Asking Asking
+	Stage     events.Stage
+	LeftAt    time.Time // first accepted or proved
+	Raised    bool      // it was already said that its acknowledgement is overdue
+	Corrected bool      // it was told as FAILED or CANCELED, and corrected: it is never FAILED again, whatever is said
+	Asking    Asking
+	FailingAt time.Time // of Unanswered: the first of the questions that failed in a row
 }
 
 // Asking is how far the gateway was asked about a message since its silence became too long.
@@ -32,10 +34,12 @@ type Asking uint8
 
 // States of asking.
 const (
-	NotAsked Asking = iota // it is still to be asked, or did not answer
-	Silent                 // it answered, and showed nothing that breaks the silence
-	Spoke                  // it showed a receipt, which is on its way into the log
-	Mute                   // there is nobody to ask: no gateway id, no such instance
+	NotAsked   Asking = iota // it is to be asked, now or later
+	Unanswered               // it was asked a moment ago, and did not answer
+	Silent                   // it answered, and showed nothing that breaks the silence
+	Spoke                    // it showed a receipt, which is on its way into the log
+	Mute                     // there is nobody to ask: no gateway id, no such instance
+	Said                     // what the silence leads to was said
 )
 
 // Step is what to do next.
@@ -49,13 +53,14 @@ const (
 	Unconfirmed             // say that no delivery was confirmed: FAILED
 )
 
-// Next decides. Nothing it says makes a message leave again.
+// Next decides. Nothing it says makes a message leave again. Without an answer of a gateway that can be asked it decides only when
+// questions have failed for AskFor: that nobody had the time to ask says nothing of the message.
 func (r Rules) Next(m Message, now time.Time) Step {
 	age := now.Sub(m.LeftAt)
 	var step Step
 	var since time.Duration
 	switch {
-	case m.Stage != events.StageDispatched && m.Stage != events.StageSent, m.LeftAt.IsZero():
+	case m.Stage != events.StageDispatched && m.Stage != events.StageSent, m.LeftAt.IsZero(), m.Corrected:
 		return Wait
 	case age >= r.Delivery:
 		step, since = Unconfirmed, r.Delivery
@@ -64,13 +69,19 @@ func (r Rules) Next(m Message, now time.Time) Step {
 	default:
 		return Wait
 	}
-	switch {
-	case m.Asking == Spoke: // whatever it showed decides
-		return Wait
-	case m.Asking == NotAsked && age < since+r.AskFor:
+	switch m.Asking {
+	case NotAsked:
 		return Ask
+	case Unanswered:
+		if m.FailingAt.IsZero() || now.Sub(m.FailingAt) < r.AskFor || age < since+r.AskFor {
+			return Wait
+		}
+		return step
+	case Silent, Mute:
+		return step
+	default: // whatever it showed, or what was said, decides
+		return Wait
 	}
-	return step
 }
 
 // Breaks reports whether a receipt of a state ends the silence that leads to a step.

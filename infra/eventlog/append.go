@@ -21,7 +21,8 @@ type Ack struct {
 
 // Append stores an event outside the fenced group, once per deduplication id within the stream's window. A missing
 // acknowledgement is resolved by publishing the same event and id again until ctx ends (Options.AppendLimit without a
-// deadline); then the error is events.CodeUnavailable and the event may or may not be stored. An event too large is
+// deadline); then the error is events.CodeUnavailable and the event may or may not be stored. That it was stored before
+// is believed when it is found where the server says, at the leader; else nothing is known. An event too large is
 // events.CodeTooLarge, one that does not encode events.CodeMalformed.
 func (l *Log) Append(ctx context.Context, ev events.Event) (Ack, error) {
 	wire, err := l.opts.Registry.Encode(ev)
@@ -68,11 +69,14 @@ func (l *Log) appendWire(ctx context.Context, wire events.Wire, more nats.Header
 		return Ack{}, fmt.Errorf("append event: %w",
 			events.Errorf(events.CodeMalformed, "%s belongs to the fenced group", wire.Header[events.HeaderType][0]))
 	}
+	key, id := identity(wire)
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	for n := 0; ; n++ {
 		ack, err := l.publish(ctx, wire, more)
-		// A duplicate without a sequence names no stored event: the first copy may still be on its way.
+		if err == nil {
+			err = l.believed(ctx, ack, key, id)
+		}
 		if err == nil && ack.Sequence > 0 {
 			if err := l.durable(ctx); err != nil {
 				return Ack{}, fmt.Errorf("append event: %w", err)

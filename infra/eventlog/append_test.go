@@ -105,7 +105,7 @@ func TestAppendIsUnavailableAtItsDeadline(t *testing.T) {
 	begun := time.Now()
 	_, err := w.log.Append(within(t, 200*time.Millisecond), queued("m1"))
 	wantCode(t, err, events.CodeUnavailable)
-	if took := time.Since(begun); took < 150*time.Millisecond || took > 5*time.Second {
+	if took := time.Since(begun); took < 150*time.Millisecond || took > 15*time.Second { // without a deadline it tries for 20 s
 		t.Errorf("gave up after %s", took)
 	}
 	limited := eventlog.New(w.js, eventlog.Options{AppendLimit: 50 * time.Millisecond})
@@ -182,7 +182,7 @@ func TestScheduleFiresOnceInTimeWithoutItsHeaders(t *testing.T) {
 			})
 	}()
 	d := <-got
-	if now := time.Now(); now.Before(at) || now.After(at.Add(5*time.Second)) {
+	if now := time.Now(); now.Before(at) || now.After(at.Add(10*time.Second)) {
 		t.Errorf("fired %s after its time", now.Sub(at))
 	}
 	if body, ok := d.Body.(*events.HookDelivery); !ok || body.Attempt != 1 || d.ID != "d1" || d.Address != events.HookSubject(endpoint) {

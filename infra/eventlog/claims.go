@@ -123,63 +123,7 @@ func (c *Claims) subject(key string) string { return c.prefix() + key }
 
 func (c *Claims) key(subject string) string { return subject[len(c.prefix()):] }
 
-// Change is a claim as it is now; a Value of nil says that it is gone.
-type Change struct {
-	Key      string
-	Value    []byte
-	Revision uint64
-	Created  time.Time // when it was written, by the server's clock
-}
-
-// Watch calls f with every claim whose key begins with the given tokens, as they are and as they change, until ctx ends. After
-// a lost connection it tells of all that are there again, of those that went meanwhile perhaps not.
+// Watch calls f with every claim whose key begins with the given tokens, as WatchKeys does.
 func (c *Claims) Watch(ctx context.Context, tokens string, f func(Change)) error {
-	// The library's own watch would notice a server that restarted only after its heartbeats were missed.
-	connected := c.log.nc.StatusChanged(nats.CONNECTED)
-	defer c.log.nc.RemoveStatusListener(connected)
-	for n := 0; ; n++ {
-		err := c.watch(ctx, tokens, connected, func(change Change) {
-			n = 0
-			f(change)
-		})
-		if err != nil && ctx.Err() == nil {
-			c.log.opts.Logger.Debug().Err(err).Msg("watch claims again")
-		}
-		if !c.log.pause(ctx, n) {
-			return ctx.Err()
-		}
-	}
-}
-
-// watch tells of changes until the connection is another one.
-func (c *Claims) watch(ctx context.Context, tokens string, connected <-chan nats.Status, f func(Change)) error {
-	opening, cancel := c.log.try(ctx)
-	defer cancel()
-	kv, err := c.log.js.KeyValue(opening, c.bucket.Name)
-	if err != nil {
-		return err
-	}
-	w, err := kv.Watch(ctx, tokens+".>")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = w.Stop() }() // fails on a closed connection only
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-connected:
-			return nil
-		case entry, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return nats.ErrConnectionClosed
-			case entry == nil: // all that was there
-			case entry.Operation() != jetstream.KeyValuePut:
-				f(Change{Key: entry.Key(), Revision: entry.Revision(), Created: entry.Created()})
-			default:
-				f(Change{Key: entry.Key(), Value: entry.Value(), Revision: entry.Revision(), Created: entry.Created()})
-			}
-		}
-	}
+	return c.log.WatchKeys(ctx, c.bucket.Name, tokens+".>", f)
 }

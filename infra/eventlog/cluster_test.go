@@ -1,11 +1,12 @@
 package eventlog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,38 +14,29 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/loopback"
 	"pilotstatus.dev/infra/topology"
 )
 
-// freePorts takes ports that were free a moment ago.
-func freePorts(t *testing.T, n int) []int {
+// newCluster is a world over some servers, three copies of every stream, and the servers by their names.
+func newCluster(t *testing.T, size int) (*world, map[string]*node) {
 	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	addrs, err := loopback.Addresses(t.Context(), size)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ports
-}
-
-// newCluster is a world over three servers with three copies of every stream.
-func newCluster(t *testing.T) *world {
-	t.Helper()
-	ports := freePorts(t, 3)
 	var routes []*url.URL
-	for _, p := range ports {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: "127.0.0.1:" + strconv.Itoa(p)})
+	for _, a := range addrs {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: a.String()})
 	}
-	var nodes []*node
-	for i, p := range ports {
+	nodes := map[string]*node{}
+	for i, a := range addrs {
+		name := fmt.Sprintf("n%d", i)
 		srv, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: p}, Routes: routes,
+			ServerName: name, Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: int(a.Port())}, Routes: routes,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -52,35 +44,114 @@ func newCluster(t *testing.T) *world {
 		n := &node{t: t, srv: srv}
 		go srv.Start()
 		t.Cleanup(n.stop)
-		nodes = append(nodes, n)
+		nodes[name] = n
 	}
 	for _, n := range nodes {
-		if !n.srv.ReadyForConnections(10 * time.Second) {
+		if !n.srv.ReadyForConnections(30 * time.Second) {
 			t.Fatal("server does not start")
 		}
-		n.port = n.srv.Addr().(*net.TCPAddr).Port
+		n.addr = n.srv.Addr().(*net.TCPAddr).AddrPort()
 	}
-	eventually(t, "the cluster has a leader and all its members", func() bool {
+	elected(t, "the cluster has a leader and all its members", func() bool {
 		for _, n := range nodes {
 			if n.srv.JetStreamIsLeader() {
-				return len(n.srv.JetStreamClusterPeers()) == 3
+				return len(n.srv.JetStreamClusterPeers()) == size
 			}
 		}
 		return false
 	})
-	nc := dial(t, nodes[0].url())
-	w := &world{node: nodes[0], nc: nc, js: jets(t, nc)}
-	w.log = eventlog.New(w.js, fast)
+	w := &world{node: nodes["n0"]}
+	w.reach(t)
 	w.create(t, topology.Deployment{Partitions: 1, Replicas: 3}, events.StreamControl, events.EventsStream(part), topology.BucketLeases)
-	return w
+	return w, nodes
 }
+
+// elected polls until cond holds, for as long as it takes to elect a leader several times: a pause of the machine may end a term.
+func elected(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	awaittest.Eventually(t, time.Minute, 20*time.Millisecond, what, cond, nil)
+}
+
+// reach connects the world to its node.
+func (w *world) reach(t *testing.T) {
+	t.Helper()
+	w.nc = dial(t, w.node.url())
+	w.js = jets(t, w.nc)
+	w.log = eventlog.New(w.js, fast)
+}
+
+// A partition whose copies are too few to take anything is away, while the cluster as a whole is well: whoever is left of it answers, and
+// what that says of the end of the log is not to be believed.
+func TestAPartitionWithoutAQuorumIsAway(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("five servers")
+	}
+	w, nodes := newCluster(t, 5)
+	stream := events.EventsStream(part)
+	s, err := w.js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := []string{s.CachedInfo().Cluster.Leader}
+	for _, r := range s.CachedInfo().Cluster.Replicas {
+		copies = append(copies, r.Name)
+	}
+	for name, n := range nodes {
+		if !slices.Contains(copies, name) {
+			w.node = n
+		}
+	}
+	w.reach(t)
+	w.append(t, ids(1, 5)...)
+	for began := time.Now(); time.Since(began) < 3*time.Second; <-time.After(100 * time.Millisecond) { // idle
+		if last, err := w.log.LastSequence(t.Context(), stream); !silent(err) && (err != nil || last != 5) {
+			t.Fatalf("last sequence = %d, %v", last, err)
+		}
+	}
+	nodes[copies[0]].stop()
+	follower := copies[2]
+	elected(t, "the two that are left go on", func() bool {
+		s, err := w.js.Stream(t.Context(), stream)
+		if err == nil && s.CachedInfo().Cluster.Leader == follower {
+			follower = copies[1]
+		}
+		last, err := w.log.LastSequence(t.Context(), stream)
+		return err == nil && last == 5
+	})
+	nodes[follower].stop() // a leader stays, and does not know yet that it is alone
+	stopped := time.Now()
+	var lost time.Time
+	var there time.Duration                    // of the last question after which it counted as there
+	for time.Since(stopped) < 22*time.Second { // longer than the last of them leads on
+		asked := time.Since(stopped)
+		last, err := w.log.LastSequence(t.Context(), stream)
+		switch {
+		case err == nil && lost.IsZero():
+			there = asked
+		case err == nil:
+			t.Fatalf("%s after it was away it ends at %d", time.Since(lost), last)
+		case lost.IsZero() && !silent(err):
+			wantCode(t, err, events.CodeUnavailable)
+			lost = time.Now()
+			t.Logf("away %s after the quorum: %v", lost.Sub(stopped).Round(time.Millisecond), err)
+		}
+		<-time.After(200 * time.Millisecond)
+	}
+	if lost.IsZero() || there > 8*time.Second {
+		t.Errorf("it counts as there until %s after it took nothing more, away since %s", there, lost)
+	}
+}
+
+// silent says that a question got no answer in its time, which says nothing of what was asked about: the machine may have stood still.
+func silent(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 func TestThreeCopiesKeepTheRulesOfAppends(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers")
 	}
-	w := newCluster(t)
+	w, _ := newCluster(t, 3)
 	w.append(t, "m1")
 	if ack, err := w.log.Append(t.Context(), queued("m1")); err != nil || ack != (eventlog.Ack{Sequence: 1, Duplicate: true}) {
 		t.Fatalf("duplicate = %+v, %v", ack, err)

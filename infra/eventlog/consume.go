@@ -6,21 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pilotstatus.dev/events"
-)
-
-// Start says where a durable consumer begins when it is made for the first time.
-type Start int
-
-// The two starts. A work queue always begins at what it still holds.
-const (
-	FromStart Start = iota
-	FromNew
 )
 
 // deletedSettle is waited before a deleted consumer is made again: the server tells its readers before it removes its
@@ -32,8 +24,8 @@ type DurableConfig struct {
 	Stream        string
 	Durable       string
 	Filters       []string
-	From          Start
-	Horizon       time.Duration // one that is made anew FromStart begins at most this long ago; 0 is at the first event
+	Among         string        // in a work queue with many consumers of one exact filter each: covers theirs, so that one question serves all
+	Horizon       time.Duration // one that is made begins at most this long ago; 0 is at the first event. A work queue begins at what it still holds
 	AckWait       time.Duration // 30 s by default
 	MaxAckPending int           // 256 by default, over all processes that share the consumer
 	MaxDeliver    int           // without bound by default
@@ -54,7 +46,8 @@ func (c DurableConfig) withDefaults() DurableConfig {
 
 // Consume brings the events of a stream to handle, each at least once, until ctx ends; it returns ctx's error. handle
 // ends a delivery by Ack, Nak or Term; one that it leaves open comes again after AckWait. Several processes may share a
-// durable. A consumer that somebody deleted is made again, and goes on after what this process had acknowledged.
+// durable. A consumer that somebody deleted is made again, and goes on behind what was acknowledged (place.resume). One that brings
+// nothing of what waits (Options.Stuck) is read anew, and made anew where that does not help.
 //
 // What handle is given is on disk (Options.Durability), so that neither the consumer's own place nor what handle tells
 // others can outlive it.
@@ -63,7 +56,7 @@ func (c DurableConfig) withDefaults() DurableConfig {
 // when the running handlers have; their own context ends Grace later than ctx.
 func (l *Log) Consume(ctx context.Context, cfg DurableConfig, handle func(context.Context, *Delivery)) error {
 	cfg = cfg.withDefaults()
-	c := &consumption{log: l, cfg: cfg, handle: handle, open: map[uint64]struct{}{}, slots: make(chan struct{}, cfg.Concurrency)}
+	c := &consumption{log: l, cfg: cfg, handle: handle, slots: make(chan struct{}, cfg.Concurrency)}
 	var stop context.CancelFunc
 	c.ctx, stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -73,13 +66,16 @@ func (l *Log) Consume(ctx context.Context, cfg DurableConfig, handle func(contex
 		stop()
 	}()
 	for n := 0; ; n++ {
-		before := c.delivered()
+		before := c.counts()
 		err := c.session(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if c.delivered() > before {
+		if c.counts() > before {
 			n = 0
+		}
+		if errors.Is(err, errStuck) {
+			l.stuck(cfg.Stream)
 		}
 		if l.nc.IsClosed() {
 			return fmt.Errorf("consume %s: %w", cfg.Durable, coded(nats.ErrConnectionClosed))
@@ -99,19 +95,30 @@ type consumption struct {
 	ctx     context.Context //nolint:containedctx // of the handlers: it outlives the caller's by the grace
 	running sync.WaitGroup
 	slots   chan struct{}
+	busy    atomic.Int32
 	had     bool // the consumer existed before, so that its absence means a deletion
+	seen    standing
+	doomed  time.Time // when the consumer was made that must be made anew
 
-	mu   sync.Mutex
-	last uint64              // highest sequence delivered
-	open map[uint64]struct{} // delivered, neither acknowledged nor terminated
+	place
 }
 
 // session takes deliveries until anything goes wrong.
-func (c *consumption) session(ctx context.Context) error {
+func (c *consumption) session(ctx context.Context) (err error) {
 	cons, err := c.consumer(ctx)
 	if err != nil {
 		return err
 	}
+	ctx, cut := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { c.watch(ctx, cut) })
+	defer func() {
+		cut(nil)
+		watching.Wait()
+		if errors.Is(context.Cause(ctx), errStuck) {
+			err = errStuck
+		}
+	}()
 	iter, err := cons.Messages(jetstream.PullMaxMessages(c.cfg.Ahead),
 		jetstream.PullExpiry(max(pullExpiry, 2*c.log.opts.Heartbeat)), jetstream.PullHeartbeat(c.log.opts.Heartbeat))
 	if err != nil {
@@ -129,14 +136,16 @@ func (c *consumption) session(ctx context.Context) error {
 			<-c.slots
 			return fmt.Errorf("consume %s: %w", c.cfg.Durable, err)
 		}
-		d, err := c.take(m)
+		d, err := c.read(m)
 		if err != nil {
 			<-c.slots
 			return err
 		}
 		mark := c.log.mark()
+		c.busy.Add(1)
 		c.running.Go(func() {
 			defer func() { <-c.slots }()
+			defer c.busy.Add(-1)
 			if err := c.log.durableAfter(c.ctx, mark); err != nil {
 				c.log.opts.Logger.Warn().Err(err).Str("durable", c.cfg.Durable).Msg("delivery is left for later")
 				return
@@ -146,8 +155,8 @@ func (c *consumption) session(ctx context.Context) error {
 	}
 }
 
-// take reads a delivery and keeps count of it.
-func (c *consumption) take(m jetstream.Msg) (*Delivery, error) {
+// read decodes a delivery and keeps count of it.
+func (c *consumption) read(m jetstream.Msg) (*Delivery, error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("read delivery: %w", err)
@@ -155,16 +164,7 @@ func (c *consumption) take(m jetstream.Msg) (*Delivery, error) {
 	d := c.log.delivery(c.cfg.Stream, placed{
 		seq: meta.Sequence.Stream, attempt: meta.NumDelivered, at: meta.Timestamp, reply: m.Reply(),
 	}, events.Wire{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()})
-	seq := meta.Sequence.Stream
-	d.settled = func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.open, seq)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = max(c.last, seq)
-	c.open[seq] = struct{}{}
+	d.settled = c.take(meta.Sequence)
 	return d, nil
 }
 
@@ -183,31 +183,13 @@ func (c *consumption) giveBack(iter jetstream.MessagesContext) {
 	iter.Stop()
 }
 
-func (c *consumption) delivered() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
-}
-
-// resume is where a consumer made anew goes on: at the first delivery of this process that is not settled. 0 when
-// there was none.
-func (c *consumption) resume() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last == 0 {
-		return 0
-	}
-	at := c.last + 1
-	for seq := range c.open {
-		at = min(at, seq)
-	}
-	return at
-}
-
 // consumer finds the durable and gives it the wanted settings, or makes it. Where it began is never changed: the server
 // would refuse that.
 func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	found, err := c.find(ctx)
+	if err == nil {
+		err = c.discard(ctx, found.CachedInfo())
+	}
 	if c.had && errors.Is(err, jetstream.ErrConsumerNotFound) {
 		settle := time.NewTimer(deletedSettle)
 		defer settle.Stop()
@@ -236,17 +218,15 @@ func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) 
 	case !errors.Is(err, jetstream.ErrConsumerNotFound):
 		return nil, fmt.Errorf("look up consumer %s: %w", c.cfg.Durable, err)
 	default:
-		stream, err := c.log.js.Stream(ctx, c.cfg.Stream)
+		stream, err := c.log.streamNow(ctx, c.cfg.Stream, "")
 		if err != nil {
-			return nil, fmt.Errorf("look up stream %s: %w", c.cfg.Stream, err)
+			return nil, err
 		}
 		// A work queue knows by itself what is still to do, and allows no other start.
-		if stream.CachedInfo().Config.Retention == jetstream.LimitsPolicy {
-			if at := c.resume(); at > 0 {
+		if stream.retention == jetstream.LimitsPolicy {
+			if at := c.resume(stream.state.LastSeq); at > 0 {
 				want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, at
-			} else if c.cfg.From == FromNew {
-				want.DeliverPolicy = jetstream.DeliverNewPolicy
-			} else if since := time.Now().Add(-c.cfg.Horizon); c.cfg.Horizon > 0 && stream.CachedInfo().State.FirstTime.Before(since) {
+			} else if since := time.Now().Add(-c.cfg.Horizon); c.cfg.Horizon > 0 && stream.state.FirstTime.Before(since) {
 				want.DeliverPolicy, want.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 			}
 		}
@@ -256,6 +236,7 @@ func (c *consumption) consumer(ctx context.Context) (jetstream.Consumer, error) 
 		return nil, fmt.Errorf("create consumer %s: %w", c.cfg.Durable, err)
 	}
 	c.had = true
+	c.stands(cons.CachedInfo(), true)
 	return cons, nil
 }
 

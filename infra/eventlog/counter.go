@@ -47,6 +47,9 @@ func (l *Log) count(ctx context.Context, subject string, n int64, id string) (in
 	if err != nil {
 		return 0, err
 	}
+	if err := l.believed(bounded, ack, events.HeaderMsgID, id); err != nil {
+		return 0, err
+	}
 	if ack.Value == "" { // the server does not say it of a repeated addition
 		return l.Counted(ctx, subject)
 	}

@@ -19,7 +19,7 @@ func TestWholeGaplessTailTakesDigests(t *testing.T) {
 	read := func(cfg eventlog.TailConfig) (out []events.Digest) {
 		done := errors.New("done")
 		cfg.Stream = events.EventsStream(part)
-		err := w.log.Tail(within(t, 10*time.Second), cfg, func(_ context.Context, b eventlog.Batch) error {
+		err := w.log.Tail(within(t, 30*time.Second), cfg, func(_ context.Context, b eventlog.Batch) error {
 			for _, rec := range b.Events {
 				out = append(out, rec.Digest)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // gate is a sync that ends when the test lets it.
 type gate struct {
 	syncer *groupcommit.Syncer
+	begun  atomic.Int64 // syncs
 	open   chan error
 }
 
@@ -22,7 +24,10 @@ type gate struct {
 func newGate(t *testing.T, w *world) *gate {
 	t.Helper()
 	g := &gate{open: make(chan error)}
-	g.syncer = groupcommit.Start(func() error { return <-g.open }, groupcommit.Options{})
+	g.syncer = groupcommit.Start(func() error {
+		g.begun.Add(1)
+		return <-g.open
+	}, groupcommit.Options{})
 	opts := fast
 	opts.Durability = g.syncer
 	w.log = eventlog.New(w.js, opts)
@@ -74,7 +79,7 @@ func TestEveryAppendThatIsToldWaitsForTheSync(t *testing.T) {
 	g.held(t, "started", start)
 	g.held(t, "started, found in the group", start)
 	g.held(t, "control", func() error { _, err := w.log.AppendExpecting(t.Context(), tenant("t1", "a"), 0); return err })
-	if _, err := w.log.AppendUntold(within(t, 5*time.Second), part, instance, closed("c1"), 2); err != nil { // nobody lets a sync end
+	if _, err := w.log.AppendUntold(within(t, 20*time.Second), part, instance, closed("c1"), 2); err != nil { // nobody lets a sync end
 		t.Errorf("what nobody is told of: %v", err)
 	}
 	g.held(t, "what is read to tell of it", func() error {
@@ -88,17 +93,22 @@ func TestAnAppendThatIsNotOnDiskIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := newGate(t, w)
-	_, err := w.log.Append(within(t, 100*time.Millisecond), queued("m1"))
-	wantCode(t, err, events.CodeUnavailable)
 	failed := make(chan error, 1)
-	go func() {
-		_, err := w.log.Append(t.Context(), queued("m2"))
+	appended := func(ctx context.Context, id string) {
+		_, err := w.log.Append(ctx, queued(id))
 		failed <- err
-	}()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go appended(ctx, "m1")
+	eventually(t, "its sync begins", func() bool { return g.begun.Load() == 1 })
+	cancel()
+	wantCode(t, <-failed, events.CodeUnavailable)
+	go appended(t.Context(), "m2")
 	g.open <- nil // of the first, for which nobody waits any more; it began before the second was stored
 	g.open <- errors.New("input/output error")
 	wantCode(t, <-failed, events.CodeUnavailable)
-	_, err = w.log.Append(t.Context(), queued("m3"))
+	_, err := w.log.Append(t.Context(), queued("m3"))
 	wantCode(t, err, events.CodeUnavailable)
 	_, err = w.log.AppendFenced(t.Context(), part, instance, started("s1", "n1"), 0)
 	wantCode(t, err, events.CodeUnavailable)

@@ -70,10 +70,14 @@ func (l *Log) appendExpected(
 		more[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{filter}
 	}
 	id := wire.Header[events.HeaderID][0]
+	key, value := identity(wire)
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	for n := 0; ; n++ {
 		ack, err := l.publish(ctx, wire, more)
+		if err == nil { // a cluster looks for the id before it compares the sequence
+			err = l.believed(ctx, ack, key, value)
+		}
 		switch {
 		case err == nil && ack.Sequence > 0:
 			return ack.Sequence, settle(ctx)

@@ -1,6 +1,7 @@
 package eventlog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -198,6 +199,38 @@ func TestControlIsOptimistic(t *testing.T) {
 	_, err = w.log.Get(t.Context(), "NONE", 1)
 	wantCode(t, err, events.CodeUnavailable)
 	_, err = w.log.LastSequence(t.Context(), "NONE")
+	wantCode(t, err, events.CodeUnavailable)
+}
+
+// A question that gets no answer is put again; what the log says is believed at once.
+func TestInsistAsksUntilTheLogAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.append(t, "m1")
+	w.node.stop()
+	asked := 0
+	err := eventlog.Insist(t.Context(), time.Minute, func(ctx context.Context) error {
+		if asked++; asked == 2 {
+			w.node.start()
+		}
+		_, err := w.log.LastSequence(ctx, events.EventsStream(part))
+		return err
+	})
+	if err != nil || asked < 2 {
+		t.Errorf("after %d questions: %v", asked, err)
+	}
+	asked = 0
+	err = eventlog.Insist(t.Context(), time.Minute, func(ctx context.Context) error {
+		asked++
+		_, err := w.log.GetLeader(ctx, events.EventsStream(part), 99)
+		return err
+	})
+	if wantCode(t, err, events.CodeNotFound); asked != 1 {
+		t.Errorf("asked %d times for what is not there", asked)
+	}
+	err = eventlog.Insist(t.Context(), 300*time.Millisecond, func(context.Context) error {
+		return events.Errorf(events.CodeUnavailable, "never")
+	})
 	wantCode(t, err, events.CodeUnavailable)
 }
 

@@ -32,7 +32,7 @@ func (w *world) lane(t *testing.T, cfg eventlog.LaneConfig) *eventlog.Lane {
 // head waits for the head of a lane and checks which one it is.
 func head(t *testing.T, l *eventlog.Lane, want uint64) *eventlog.Delivery {
 	t.Helper()
-	d, err := l.Next(within(t, 10*time.Second))
+	d, err := l.Next(within(t, 20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

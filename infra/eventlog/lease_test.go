@@ -69,16 +69,16 @@ func TestLeaseExpiresUnlessRenewed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := newLeases(w)
-	kept := acquire(t, s, "inst.kept", "a", 2*time.Second)
+	kept := acquire(t, s, "inst.kept", "a", 6*time.Second)
+	begun := time.Now() // before: whoever is slow to look at the clock finds a lease free that is old
 	lost := acquire(t, s, "inst.lost", "a", time.Second)
-	begun := time.Now()
 	var b *eventlog.Lease
 	eventually(t, "the lease is free", func() bool {
 		if err := kept.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var err error
-		b, err = s.Acquire(t.Context(), "inst.lost", "b", time.Second)
+		b, err = s.Acquire(t.Context(), "inst.lost", "b", time.Minute)
 		return err == nil
 	})
 	if took := time.Since(begun); took < 900*time.Millisecond {
@@ -93,7 +93,7 @@ func TestLeaseExpiresUnlessRenewed(t *testing.T) {
 	// A renewal keeps the life of a lease: it still ends by itself.
 	eventually(t, "the renewed lease ends too", func() bool {
 		owners, err := s.Owners(t.Context(), "inst")
-		return err == nil && len(owners) == 0
+		return err == nil && cmp.Equal(owners, map[string]string{"inst.lost": "b"})
 	})
 }
 

@@ -30,6 +30,11 @@ type Options struct {
 	// Heartbeat is what a waiting reader asks of the server, 5 s by default; a reader that misses two looks for the
 	// cause. From 500 ms to 30 s.
 	Heartbeat time.Duration
+	// Stuck is how long a reader to whom the server beats may bring nothing while events wait for it, before it is cut and made anew,
+	// 10 s by default: it is noticed within twice that.
+	Stuck time.Duration
+	// OnStuck hears of each reader that was cut so, by its stream. May be nil.
+	OnStuck func(stream string)
 	// Inactive is how long the server keeps a tail's consumer that nobody reads, 30 s by default.
 	Inactive time.Duration
 	// Durability makes durable what the server stores without a sync of its own. nil where the server syncs before it
@@ -50,6 +55,7 @@ func (o Options) withDefaults() Options {
 		{&o.BackoffMin, 25 * time.Millisecond},
 		{&o.BackoffMax, time.Second},
 		{&o.Heartbeat, 5 * time.Second},
+		{&o.Stuck, 10 * time.Second},
 		{&o.Inactive, 30 * time.Second},
 	} {
 		if *d.field <= 0 {
@@ -67,6 +73,7 @@ type Log struct {
 	js     jetstream.JetStream
 	prefix string // of the JetStream API
 	opts   Options
+	looks  looks
 }
 
 // New makes a Log over a JetStream context.
@@ -78,7 +85,7 @@ func New(js jetstream.JetStream, opts Options) *Log {
 	case o.APIPrefix != "":
 		prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
 	}
-	return &Log{nc: js.Conn(), js: js, prefix: prefix, opts: opts.withDefaults()}
+	return &Log{nc: js.Conn(), js: js, prefix: prefix, opts: opts.withDefaults(), looks: looks{of: map[[2]string]*look{}}}
 }
 
 // try bounds one outside call.

@@ -2,9 +2,9 @@ package eventlog_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/loopback"
 	"pilotstatus.dev/infra/topology"
 )
 
@@ -33,13 +34,17 @@ var lane = events.Lane{Instance: instance, Class: events.ClassOTP, Tenant: "acme
 type node struct {
 	t    testing.TB
 	dir  string
-	port int
+	addr netip.AddrPort
 	srv  *server.Server
 }
 
 func startNode(t testing.TB) *node {
 	t.Helper()
-	n := &node{t: t, dir: t.TempDir(), port: -1}
+	addrs, err := loopback.Addresses(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, dir: t.TempDir(), addr: addrs[0]}
 	n.start()
 	t.Cleanup(n.stop)
 	return n
@@ -47,17 +52,20 @@ func startNode(t testing.TB) *node {
 
 func (n *node) start() {
 	n.t.Helper()
+	if err := loopback.Left(n.t.Context(), n.addr.String()); err != nil {
+		n.t.Fatal(err)
+	}
 	srv, err := server.NewServer(&server.Options{
-		ServerName: "n1", Host: "127.0.0.1", Port: n.port, JetStream: true, StoreDir: n.dir, NoSigs: true, NoLog: true,
+		ServerName: "n1", Host: "127.0.0.1", Port: int(n.addr.Port()), JetStream: true, StoreDir: n.dir, NoSigs: true, NoLog: true,
 	})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	go srv.Start()
-	if !srv.ReadyForConnections(10 * time.Second) {
+	if !srv.ReadyForConnections(30 * time.Second) {
 		n.t.Fatal("server does not start")
 	}
-	n.srv, n.port = srv, srv.Addr().(*net.TCPAddr).Port
+	n.srv = srv
 }
 
 func (n *node) stop() {
@@ -65,7 +73,7 @@ func (n *node) stop() {
 	n.srv.WaitForShutdown()
 }
 
-func (n *node) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", n.port) }
+func (n *node) url() string { return "nats://" + n.addr.String() }
 
 func dial(t testing.TB, url string) *nats.Conn {
 	t.Helper()
@@ -84,8 +92,9 @@ func dial(t testing.TB, url string) *nats.Conn {
 	return nc
 }
 
+// fast repeats soon what fails, and gives nothing up that a machine which stands still for some seconds will yet answer.
 var fast = eventlog.Options{
-	TryTimeout: 2 * time.Second, BackoffMin: 5 * time.Millisecond, BackoffMax: 50 * time.Millisecond, Heartbeat: 500 * time.Millisecond,
+	TryTimeout: 5 * time.Second, BackoffMin: 5 * time.Millisecond, BackoffMax: 50 * time.Millisecond, Heartbeat: 500 * time.Millisecond,
 }
 
 // world is a server with the streams of one partition, a log over it, and a JetStream context for what the log hides.

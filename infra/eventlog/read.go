@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 )
 
 // errNoMessage is the server's word that it has no such message.
@@ -46,10 +47,27 @@ func (l *Log) LastBySubject(ctx context.Context, stream, filter string) (events.
 	return l.decoded(stream, m, err)
 }
 
-// LastSequence gives the last sequence of a stream, 0 when nothing was ever stored, asked of the leader.
+// LastSequence gives the last sequence of a stream, 0 when nothing was ever stored, asked of the leader. Without a quorum of the
+// stream's copies it is events.CodeUnavailable.
 func (l *Log) LastSequence(ctx context.Context, stream string) (uint64, error) {
 	state, err := l.state(ctx, stream)
 	return state.LastSeq, err
+}
+
+// InsistFor is how long it is worth to insist before something long is given up.
+const InsistFor = 20 * time.Second
+
+// Insist asks again, after growing pauses, while the log gives no answer (events.CodeUnavailable), until ctx or the limit ends: what took an
+// hour must not be lost over a question that a busy machine had no time for. It gives what the last question ended with.
+func Insist(ctx context.Context, limit time.Duration, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for n := 0; ; n++ {
+		err := ask(ctx)
+		if events.CodeOf(err) != events.CodeUnavailable || !await.Backoff(ctx, 25*time.Millisecond, time.Second, n) {
+			return err
+		}
+	}
 }
 
 // Clock gives the time of the server that answers for a stream: the clock that dates its events.
@@ -64,13 +82,11 @@ func (l *Log) Clock(ctx context.Context, stream string) (time.Time, error) {
 }
 
 func (l *Log) state(ctx context.Context, stream string) (jetstream.StreamState, error) {
-	ctx, cancel := l.try(ctx)
-	defer cancel()
-	s, err := l.js.Stream(ctx, stream)
+	now, err := l.streamNow(ctx, stream, "")
 	if err != nil {
 		return jetstream.StreamState{}, fmt.Errorf("read state of %s: %w", stream, events.Errorf(events.CodeUnavailable, "the log did not answer").WithCause(err))
 	}
-	return s.CachedInfo().State, nil
+	return now.state, nil
 }
 
 func (l *Log) decoded(stream string, m events.Stored, err error) (events.Recorded, error) {

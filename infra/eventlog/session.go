@@ -32,7 +32,7 @@ type item struct {
 }
 
 // session reads with one consumer until anything goes wrong.
-func (t *tail) session(ctx context.Context) (err error) {
+func (t *tail) session(ctx context.Context, cuts int) (err error) {
 	l := t.log
 	status := l.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer l.nc.RemoveStatusListener(status)
@@ -87,6 +87,14 @@ func (t *tail) session(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	t.pace.next.Store(t.next)
+	t.pace.moves.Store(0)
+	began := max(t.next, cons.CachedInfo().Delivered.Stream+1) // where FromTime decides the server knows where
+	watched, rest := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer rest()
+	watching.Go(func() { l.attend(watched, t.cfg.Stream, t.cfg.Filters, &t.pace, began, cuts, fail) })
 	return t.pump(ctx, in, failed, status)
 }
 
@@ -105,6 +113,7 @@ func (t *tail) pump(ctx context.Context, in *inbox, failed <-chan error, status 
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		t.pace.moves.Add(1)
 		n, err := t.inOrder(batch, &seen)
 		rest := false
 		if n > 0 {
@@ -120,6 +129,8 @@ func (t *tail) pump(ctx context.Context, in *inbox, failed <-chan error, status 
 			return err
 		}
 		batch = in.give(batch, rest)
+		t.pace.next.Store(t.next)
+		t.pace.moves.Add(1)
 	}
 }
 

@@ -34,6 +34,8 @@ type TailConfig struct {
 	// OnMalformed hears of an event that does not decode; the tail passes it on as one of an unknown type, so folds
 	// ignore it, or stop its instance when its subject lies in the fenced group. May be nil.
 	OnMalformed func(at events.Position, subject string, err error)
+	// OnStuck hears that events wait which the server does not bring (Options.Stuck), before the tail begins anew. May be nil.
+	OnStuck func()
 }
 
 // Batch is what was ready at once.
@@ -48,7 +50,7 @@ type Batch struct {
 
 // Tail hands the events of a stream to handle in order, each exactly once while it runs, until ctx ends (its error is
 // returned), handle fails (likewise), or a Gapless log has a gap. What interrupts it otherwise (a lost connection, a
-// server that restarts) it survives and continues after the last handled sequence. handle has the tail for itself: the
+// server that restarts, a consumer that brings nothing) it survives and continues after the last handled sequence. handle has the tail for itself: the
 // next batch is read only after it returned, while the server sends ahead.
 func (l *Log) Tail(ctx context.Context, cfg TailConfig, handle func(context.Context, Batch) error) error {
 	cfg.BatchMax = cmp.Or(max(cfg.BatchMax, 0), 512)
@@ -57,9 +59,9 @@ func (l *Log) Tail(ctx context.Context, cfg TailConfig, handle func(context.Cont
 		t.next = max(cfg.From, 1)
 		t.last = t.next - 1
 	}
-	for n := 0; ; n++ {
+	for n, cuts := 0, 0; ; n++ {
 		before := t.last
-		err := t.session(ctx)
+		err := t.session(ctx, cuts)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -67,7 +69,14 @@ func (l *Log) Tail(ctx context.Context, cfg TailConfig, handle func(context.Cont
 			return stop.err
 		}
 		if t.last > before {
-			n = 0
+			n, cuts = 0, 0
+		}
+		if errors.Is(err, errStuck) {
+			cuts++
+			if cfg.OnStuck != nil {
+				cfg.OnStuck()
+			}
+			l.stuck(cfg.Stream)
 		}
 		if l.nc.IsClosed() {
 			return fmt.Errorf("tail %s: %w", cfg.Stream, coded(nats.ErrConnectionClosed))
@@ -90,6 +99,7 @@ type tail struct {
 	handle func(context.Context, Batch) error
 	next   uint64 // sequence to begin at; 0 while FromTime decides
 	last   uint64 // last handled sequence
+	pace   pace
 }
 
 // deliver hands a batch over and moves on.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +17,7 @@ type Client struct {
 	config    Config
 	base      string
 	transport *http.Transport
-	version   atomic.Pointer[string]
+	told      *told
 }
 
 // New makes a client. It connects to nothing.
@@ -28,16 +27,11 @@ func New(config Config) (*Client, error) {
 		return nil, err
 	}
 	config.setDefaults()
-	c := &Client{config: config, base: base, transport: newTransport(config)}
-	c.version.Store(&config.Version)
-	return c, nil
+	return &Client{config: config, base: base, transport: newTransport(config), told: &told{version: config.Version, at: time.Now()}}, nil
 }
 
 // Close drops the idle connections. Calls under way end by their own limits.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
-
-// KnownVersion is the gateway's version as configured or last seen by Version; "" when neither happened.
-func (c *Client) KnownVersion() string { return *c.version.Load() }
 
 // request is one HTTP request to make.
 type request struct {
@@ -46,8 +40,10 @@ type request struct {
 	path   string // escaped, begins with a slash
 	body   []byte // nil for none
 	limit  time.Duration
-	check  func() error
-	trace  string // traceparent; empty for none
+	// connect bounds the wait for a connection; 0 for none but limit. The connection goes on being made, for a later request.
+	connect time.Duration
+	check   func() error
+	trace   string // traceparent; empty for none
 }
 
 // response is what came of a request.
@@ -55,6 +51,7 @@ type response struct {
 	answer   Answer
 	answered bool // a status came; answer.Incomplete tells whether its body did
 	wrote    bool
+	pause    time.Duration // Result.Pause
 	stopped  error
 	err      error
 }
@@ -66,9 +63,20 @@ func path(prefix, instance string) string { return prefix + "/" + url.PathEscape
 func (c *Client) do(ctx context.Context, r request) response {
 	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	g := &guard{check: r.check}
+	if r.connect > 0 {
+		late := time.AfterFunc(r.connect, func() {
+			if g.abandon() {
+				giveUp(errNoConnection)
+			}
+		})
+		defer late.Stop()
+	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if conn, ok := info.Conn.(*guardedConn); ok {
+			g.arrived()
 			conn.arm(g)
 		}
 	}})
@@ -78,10 +86,11 @@ func (c *Client) do(ctx context.Context, r request) response {
 	}
 	var out response
 	out.answer, out.answered, out.err = c.exchange(req)
-	out.wrote, out.stopped = g.finish()
+	out.wrote, out.pause, out.stopped = g.finish()
 	if ctx.Err() != nil && out.err != nil && !isTimeout(out.err) {
 		out.err = errors.Join(ctx.Err(), out.err)
 	}
+	c.noticed(out)
 	return out
 }
 
@@ -130,10 +139,14 @@ func (c *Client) exchange(req *http.Request) (Answer, bool, error) {
 	return answer, true, nil
 }
 
-// verdict judges what came of a request. An answer to a request of which no byte left is not an answer to it.
-func (c *Client) verdict(call Call, r response) Verdict {
+// verdict judges what came of a request, before which the gateway was known to be of a version. An answer to a request of which no byte
+// left is not an answer to it.
+func (c *Client) verdict(ctx context.Context, call Call, version string, r response) Verdict {
 	if !r.answered || !r.wrote {
 		return JudgeFailure(call, r.wrote, r.stopped != nil, r.err)
 	}
-	return Judge(call, c.KnownVersion(), r.answer)
+	if !call.IsSend() {
+		return Judge(call, version, r.answer)
+	}
+	return c.versioned(ctx, call, version, r.answer)
 }

@@ -36,7 +36,7 @@ func (c *Client) call(ctx context.Context, call Call, method, path string, limit
 		}
 	}
 	r := c.do(ctx, request{call: call, method: method, path: path, body: body, limit: limit})
-	v := c.verdict(call, r)
+	v := c.verdict(ctx, call, c.KnownVersion(), r)
 	if v.Outcome != Answered {
 		return &Failure{Call: call, Status: r.answer.Status, Verdict: v, Cause: r.err}
 	}
@@ -69,18 +69,6 @@ func (c *Client) ConnectionState(ctx context.Context, instance string) (State, e
 	}
 	err := c.call(ctx, CallConnectionState, http.MethodGet, path("/instance/connectionState", instance), c.config.Limits.Other, nil, &out)
 	return out.Instance.State, err
-}
-
-// Version asks the gateway for its version, like "2.3.6", and keeps it for the verdicts that depend on it.
-func (c *Client) Version(ctx context.Context) (string, error) {
-	var out struct {
-		Version string `json:"version"`
-	}
-	if err := c.call(ctx, CallVersion, http.MethodGet, "/", c.config.Limits.Other, nil, &out); err != nil {
-		return "", err
-	}
-	c.version.Store(&out.Version)
-	return out.Version, nil
 }
 
 // Webhook says where the gateway posts the events of an instance.

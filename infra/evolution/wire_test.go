@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pilotstatus.dev/infra/await"
 )
 
 const okBody = `{"key":{"remoteJid":"5511999990000@s.whatsapp.net","fromMe":true,"id":"3EB0C1BD045B881CD1266D"},"messageTimestamp":1795957114}`
@@ -204,7 +206,7 @@ func TestAHangingSendIsUnknownAfterTheLimit(t *testing.T) {
 		<-release
 	})
 	t.Cleanup(func() { close(release) })
-	c := newClient(t, Config{BaseURL: s.URL, Limits: Limits{Send: 50 * time.Millisecond}})
+	c := newClient(t, Config{BaseURL: s.URL, Limits: Limits{Send: 3 * time.Second}}) // it is written by then, also where the machine stands still
 	r := c.SendText(t.Context(), Text{Instance: "a", Number: "1", Text: "x", Check: allow})
 	if r.Outcome != Unknown || r.Code != CauseNoAnswer || !r.Wrote || r.Scope != ScopeInstance {
 		t.Errorf("%+v", r)
@@ -213,12 +215,7 @@ func TestAHangingSendIsUnknownAfterTheLimit(t *testing.T) {
 
 func TestNothingIsWrittenWithoutAConnection(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
+	address := nobody(t)
 	blocked := func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
 	plain := gateway(t, answer(200, ""))
 	for name, config := range map[string]Config{
@@ -238,6 +235,84 @@ func TestNothingIsWrittenWithoutAConnection(t *testing.T) {
 				t.Errorf("error %v", r.Err)
 			}
 		})
+	}
+}
+
+// A send waits for its connection as long as it may and no longer, and nothing is written then. The
+// connection goes on being made, and the next send has it.
+func TestASendWaitsForAConnectionAsLongAsItMay(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	s := gateway(t, func(w http.ResponseWriter, r *http.Request) { calls.Add(1); answer(201, okBody)(w, r) })
+	far := make(chan struct{})
+	var w writes
+	var dials atomic.Int64
+	c := newClient(t, Config{BaseURL: s.URL, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials.Add(1) > 1 {
+			return nil, errors.New("connection refused")
+		}
+		<-far
+		return w.dial(ctx, network, address)
+	}})
+	send := func(connect time.Duration) Result {
+		return c.SendText(t.Context(), Text{Instance: "a", Number: "5511988887777", Text: "x", Connect: connect, Check: allow})
+	}
+	began := time.Now()
+	r := send(20 * time.Millisecond)
+	if _, doubted := c.VersionAge(); !doubted || r.Outcome != Deferred || r.Code != CauseNotConnected || r.Scope != ScopeGateway || r.Wrote || r.Stopped != nil || !errors.Is(r.Err, errNoConnection) {
+		t.Errorf("%+v", r)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("waited %s", took)
+	}
+	close(far)
+	await.Until(t.Context(), 30*time.Second, time.Millisecond, func() bool { // the second dial may lose against the first one's end
+		r = send(time.Second)
+		return r.Outcome == Accepted
+	})
+	if r.Outcome != Accepted || calls.Load() != 1 || w.n.Load() != 1 {
+		t.Errorf("%+v after %d calls", r, calls.Load())
+	}
+}
+
+// The bound is of the wait for the connection, not of the answer.
+func TestABoundedConnectionDoesNotBoundTheAnswer(t *testing.T) {
+	t.Parallel()
+	const connect = 2 * time.Second // a machine may stand still while it looks for the connection that there is
+	s := gateway(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, string(CallSendText)) {
+			<-time.After(connect + 500*time.Millisecond)
+		}
+		answer(201, okBody)(w, r)
+	})
+	c := newClient(t, Config{BaseURL: s.URL})
+	if _, err := c.ConnectionState(t.Context(), "a"); err == nil { // makes the connection; the answer is another call's
+		t.Fatal("answered")
+	}
+	r := c.SendText(t.Context(), Text{Instance: "a", Number: "5511988887777", Text: "x", Connect: connect, Check: allow})
+	if r.Outcome != Accepted {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A connection that comes when its request was given up gets nothing written, and a request that has one is not given up.
+func TestOfAConnectionAndTheEndOfItsTimeOneWins(t *testing.T) {
+	t.Parallel()
+	late := &guard{}
+	if !late.abandon() {
+		t.Error("a request without a connection is not given up")
+	}
+	late.arrived()
+	if err := late.begin(); !errors.Is(err, errFinished) {
+		t.Errorf("written after it was given up: %v", err)
+	}
+	if wrote, _, _ := late.finish(); wrote {
+		t.Error("it counts as written")
+	}
+	timely := &guard{}
+	timely.arrived()
+	if timely.abandon() || timely.begin() != nil {
+		t.Error("a request with a connection is given up")
 	}
 }
 
@@ -276,7 +351,7 @@ func TestAGuardAllowsNoWriteAfterTheRequest(t *testing.T) {
 	if err := g.begin(); err != nil {
 		t.Fatal(err)
 	}
-	if wrote, _ := g.finish(); !wrote {
+	if wrote, _, _ := g.finish(); !wrote {
 		t.Error("a write under way must count as written")
 	}
 	if err := g.begin(); !errors.Is(err, errFinished) {

@@ -9,7 +9,7 @@ import (
 
 func (s *Server) root() reply {
 	return jsonReply(http.StatusOK, map[string]any{ //nolint:gosec // a public greeting, no credential
-		"status": 200, "message": "Welcome to the Evolution API, it is working!", "version": s.options.Version,
+		"status": 200, "message": "Welcome to the Evolution API, it is working!", "version": *s.version.Load(),
 		"clientName": "evolution_exchange", "manager": s.url + "/manager", "documentation": "https://doc.evolution-api.com",
 		"whatsappWebVersion": "2.3000.1027934701",
 	})

@@ -15,6 +15,7 @@ func isControl(path string) bool { return path == "/sim" || strings.HasPrefix(pa
 //
 //	POST   /sim/instances            Instance: add or replace
 //	POST   /sim/instances/{name}     Change
+//	POST   /sim/gateway              GatewayChange
 //	POST   /sim/faults               Fault: gives {"id"}
 //	GET    /sim/faults               [Fault]
 //	DELETE /sim/faults[/{id}]        one, or all
@@ -27,6 +28,11 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 	switch r.Method + " " + resource {
 	case "POST instances":
 		s.controlInstance(w, r, name)
+	case "POST gateway":
+		var c GatewayChange
+		if decode(w, r, &c) {
+			give(w, struct{}{}, s.ChangeGateway(c))
+		}
 	case "POST faults":
 		var f Fault
 		if decode(w, r, &f) {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"pilotstatus.dev/infra/await"
+	"pilotstatus.dev/infra/await/awaittest"
 )
 
 func TestReceiptFaults(t *testing.T) {
@@ -78,8 +82,8 @@ func TestFaultsOfTheCall(t *testing.T) {
 		"answer after":  {Fault{Kind: "answer", When: "after", Status: 201, Body: "{"}, 1, func(s int, b []byte, _ error) bool { return s == 201 && string(b) == "{" }},
 		"reset before":  {Fault{Kind: "reset"}, 0, func(_ int, _ []byte, err error) bool { return errors.Is(err, syscall.ECONNRESET) }},
 		"reset after":   {Fault{Kind: "reset", When: "after"}, 1, func(_ int, _ []byte, err error) bool { return errors.Is(err, syscall.ECONNRESET) }},
-		"hang before":   {Fault{Kind: "hang"}, 0, func(_ int, _ []byte, err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
-		"hang after":    {Fault{Kind: "hang", When: "after"}, 1, func(_ int, _ []byte, err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+		"hang before":   {Fault{Kind: "hang"}, 0, func(_ int, _ []byte, err error) bool { return errors.Is(err, context.Canceled) }},
+		"hang after":    {Fault{Kind: "hang", When: "after"}, 1, func(_ int, _ []byte, err error) bool { return errors.Is(err, context.Canceled) }},
 		"delay":         {Fault{Kind: "delay", DelayMS: 50}, 1, func(s int, _ []byte, _ error) bool { return s == 201 }},
 		"unsaved": {Fault{Kind: "unsaved"}, 1, func(s int, b []byte, _ error) bool {
 			return s == 400 && strings.Contains(string(b), "DriverAdapterError")
@@ -91,12 +95,19 @@ func TestFaultsOfTheCall(t *testing.T) {
 			if _, err := s.AddFault(tt.fault); err != nil {
 				t.Fatal(err)
 			}
-			limit := 10 * time.Second
-			if tt.fault.Kind == "hang" {
-				limit = 100 * time.Millisecond
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
+			if tt.fault.Kind == "hang" { // given up once it hangs where it is to hang, and has for a moment
+				var giving sync.WaitGroup
+				defer giving.Wait()
+				giving.Go(func() {
+					await.Until(ctx, time.Minute, time.Millisecond, func() bool {
+						return s.Stats().Requests == 1 && len(s.Ledger(Filter{}).Entries) == tt.left
+					})
+					await.Elapsed(ctx, 50*time.Millisecond)
+					cancel()
+				})
+			}
 			status, body, err := try(ctx, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":"5511999990000","text":"x"}`)
 			if !tt.check(status, body, err) {
 				t.Errorf("%d %q %v", status, body, err)
@@ -116,19 +127,20 @@ func TestFaultsOfTheCall(t *testing.T) {
 func TestAnAbandonedRequestIsSentAllTheSame(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Instances: []Instance{acme("")}})
-	if _, err := s.AddFault(Fault{Kind: "delay", DelayMS: 200, Times: 1}); err != nil {
+	if _, err := s.AddFault(Fault{Kind: "delay", DelayMS: 3000, Times: 1}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, _, err := try(ctx, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":"5511999990000","text":"x"}`); !errors.Is(err, context.DeadlineExceeded) {
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := try(ctx, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":"5511999990000","text":"x"}`)
+		ended <- err
+	}()
+	awaittest.Eventually(t, 20*time.Second, time.Millisecond, "the gateway has the request", func() bool { return s.Stats().Requests == 1 }, nil)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); s.Stats().Accepted == 0; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("the message never left")
-		}
-	}
+	awaittest.Eventually(t, 20*time.Second, time.Millisecond, "the message leaves", func() bool { return s.Stats().Accepted == 1 }, nil)
 }

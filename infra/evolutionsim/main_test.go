@@ -123,7 +123,7 @@ func (k *sink) hooks() []hook {
 // wait gives the webhooks once there are n.
 func (k *sink) wait(t *testing.T, n int) []hook {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		if seen := k.hooks(); len(seen) >= n {
 			return seen
@@ -141,7 +141,7 @@ func quiet(t *testing.T, s *Server) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); s.Stats().Pending > 0; <-tick.C {
+	for deadline := time.Now().Add(30 * time.Second); s.Stats().Pending > 0; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("still pending: %+v", s.Stats())
 		}

@@ -1,9 +1,6 @@
 package evolutionsim
 
-import (
-	"strings"
-	"sync"
-)
+import "strings"
 
 const userServer = "@s.whatsapp.net"
 
@@ -65,48 +62,6 @@ func spellings(digits string) []string {
 		return []string{digits, digits[:4] + "9" + digits[4:]}
 	}
 	return []string{digits}
-}
-
-// numbers is the gateway's cache of numbers known to be on WhatsApp, shared by all instances.
-type numbers struct {
-	mu    sync.RWMutex
-	known map[string]string // digits looked up → jid
-	order []string          // in the order of entry, as a ring
-	next  int
-	limit int
-}
-
-func newNumbers(limit int) *numbers {
-	return &numbers{known: map[string]string{}, limit: limit}
-}
-
-func (n *numbers) get(digits string) (string, bool) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	jid, ok := n.known[digits]
-	return jid, ok
-}
-
-func (n *numbers) put(digits, jid string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if _, ok := n.known[digits]; ok {
-		return
-	}
-	if len(n.order) < n.limit {
-		n.order = append(n.order, digits)
-	} else {
-		delete(n.known, n.order[n.next])
-		n.order[n.next] = digits
-		n.next = (n.next + 1) % n.limit
-	}
-	n.known[digits] = jid
-}
-
-func (n *numbers) clear() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.known, n.order, n.next = map[string]string{}, nil, 0
 }
 
 // resolved is what the gateway makes of a number.

@@ -17,6 +17,8 @@ type Options struct {
 	DontListen bool
 	APIKey     string // the global key; "sim-key"
 	Version    string // 2.3.6
+	// NumberCache is how numbers are remembered; CacheExact.
+	NumberCache NumberCache
 
 	Receipts  Receipts
 	Webhooks  Webhooks
@@ -52,6 +54,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.Address, "127.0.0.1:0")
 	setDefault(&o.APIKey, "sim-key")
 	setDefault(&o.Version, "2.3.6")
+	setDefault(&o.NumberCache, CacheExact)
 	setDefault(&o.LedgerCap, 200_000)
 	setDefault(&o.MessageCap, 10_000)
 	setDefault(&o.NumberCap, 100_000)

@@ -17,7 +17,10 @@ func TestNoSocketNeeded(t *testing.T) {
 	s := start(t, Options{
 		Address: "gateway.example", DontListen: true, Instances: []Instance{acme("http://ingest.example/hook")},
 		Webhooks: Webhooks{MaxAttempts: 1, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
-			asked <- address
+			select {
+			case asked <- address:
+			default: // each receipt is a webhook: nobody waits for the later ones
+			}
 			return nil, net.ErrClosed
 		}},
 	})

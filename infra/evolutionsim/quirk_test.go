@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -100,5 +101,70 @@ func TestTheNumberCheckTellsALID(t *testing.T) {
 	var out []struct{ JID, LID string }
 	if err := json.Unmarshal(answer, &out); err != nil || len(out) != 2 || out[0].LID != "123456789012345@lid" || out[1].LID != "" {
 		t.Errorf("%s", answer)
+	}
+}
+
+// Cross-delivery: the gateway finds numbers in its cache by a part of a spelling, so one of area 19 takes over that of area 51 with the
+// same eight digits at the end. The check shows it before a send does; another cache of numbers is the cure.
+func TestTheMixedCacheSendsToSomebodyElse(t *testing.T) {
+	t.Parallel()
+	const south, stranger = "5551988887777", "5519988887777"
+	s := start(t, Options{NumberCache: CacheMixed, Instances: []Instance{acme("")}})
+	sent := func(number, want string) {
+		t.Helper()
+		status, answer := do(t, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":"`+number+`","text":"x"}`)
+		var out struct {
+			Key struct{ RemoteJID string }
+		}
+		if err := json.Unmarshal(answer, &out); err != nil || status != http.StatusCreated || out.Key.RemoteJID != want+userServer {
+			t.Errorf("%s: %d %s", number, status, answer)
+		}
+	}
+	checked := func(number, want string) {
+		t.Helper()
+		_, answer := do(t, s, "POST", "/chat/whatsappNumbers/acme", s.APIKey(), `{"numbers":["`+number+`"]}`)
+		var out []struct {
+			JID    string
+			Exists bool
+		}
+		if err := json.Unmarshal(answer, &out); err != nil || len(out) != 1 || !out[0].Exists || out[0].JID != want+userServer {
+			t.Errorf("%s: %s", number, answer)
+		}
+	}
+	sent(south, "555188887777")
+	sent(stranger, stranger)
+	checked(south, stranger)
+	sent(south, stranger)
+	sent(stranger, stranger)
+	sent("5511988887777", "5511988887777") // a number that no other ends in
+	off := CacheOff
+	if err := s.ChangeGateway(GatewayChange{NumberCache: &off}); err != nil {
+		t.Fatal(err)
+	}
+	checked(south, "555188887777")
+	sent(stranger, stranger)
+	sent(south, "555188887777")
+	wrong := NumberCache("other")
+	if err := s.ChangeGateway(GatewayChange{NumberCache: &wrong}); err == nil {
+		t.Error("an unknown cache is taken")
+	}
+	if _, err := Start(t.Context(), Options{NumberCache: wrong}); err == nil {
+		t.Error("an unknown cache is taken at the start")
+	}
+}
+
+// An upgrade while it runs: what the new version does it does from then on.
+func TestTheGatewayIsUpgradedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{Instances: []Instance{acme("")}})
+	status, answer := do(t, s, "POST", "/sim/gateway", "", `{"version":"2.4.0","numberCache":"mixed"}`)
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if _, answer := do(t, s, "GET", "/", "", ""); !strings.Contains(string(answer), `"version":"2.4.0"`) {
+		t.Errorf("%s", answer)
+	}
+	if _, id := sendTo(t, s, `{"number":"5511999990000","text":"x","messageId":"3EB0AC"}`); id != "3EB0AC" {
+		t.Error(id)
 	}
 }

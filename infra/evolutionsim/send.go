@@ -54,7 +54,7 @@ func (s *Server) sendText(x *exchange) (reply, *taking) {
 		m.context = textContext(time.Now())
 		x.quote(m)
 	}
-	if chosen := x.in.string("messageId"); chosen != "" && passesMessageID(s.options.Version) {
+	if chosen := x.in.string("messageId"); chosen != "" && passesMessageID(*s.version.Load()) {
 		m.keyID = chosen
 	}
 	return reply{}, s.taking(m, text)
@@ -81,7 +81,7 @@ func (x *exchange) quote(m *message) {
 func (s *Server) compose(x *exchange, jid, kind string, content any) *message {
 	return &message{
 		rowID: rowID(), keyID: keyID(), jid: jid, kind: kind, content: content,
-		composed: time.Now().Unix(), instanceID: x.instance.id,
+		composed: time.Now().Add(time.Duration(s.clockOff.Load()) * time.Millisecond).Unix(), instanceID: x.instance.id,
 	}
 }
 

@@ -26,16 +26,21 @@ type Server struct {
 	mu        sync.RWMutex
 	instances map[string]*instance
 
+	version  atomic.Pointer[string]
 	numbers  *numbers
 	faults   *faults
 	ledger   *ledger
 	hooks    *hooks
 	requests atomic.Int64
+	clockOff atomic.Int64 // how far its clock is ahead, milliseconds
 }
 
 // Start listens, unless DontListen is set, and serves until Close, or until ctx ends; Close must be called in either case.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	options.setDefaults()
+	if err := options.NumberCache.check(); err != nil {
+		return nil, fmt.Errorf("start the simulated gateway: %w", err)
+	}
 	listener, err := options.listen(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the simulated gateway: %w", err)
@@ -44,10 +49,11 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		options:   options,
 		url:       "http://" + options.Address,
 		instances: map[string]*instance{},
-		numbers:   newNumbers(options.NumberCap),
+		numbers:   newNumbers(options.NumberCache, options.NumberCap),
 		faults:    newFaults(options.FaultsLimit),
 		ledger:    newLedger(options.LedgerCap),
 	}
+	s.version.Store(&options.Version)
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.hooks = newHooks(s.ctx, options.Webhooks, options.PendingCap)
 	for _, i := range options.Instances {

@@ -3,6 +3,7 @@ package evolutionsim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"pilotstatus.dev/infra/await/awaittest"
 )
 
 func TestReceiptsComeInOrderWithTheInstancesHeaders(t *testing.T) {
@@ -40,22 +43,27 @@ func TestReceiptsComeInOrderWithTheInstancesHeaders(t *testing.T) {
 
 func TestTheLedgerShowsOverlaps(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{Instances: []Instance{acme("")}, SendTime: 20 * time.Millisecond})
-	var both sync.WaitGroup
-	for n := range 2 {
-		both.Go(func() {
-			_, _, err := try(t.Context(), s, "POST", "/message/sendText/acme", s.APIKey(), fmt.Sprintf(`{"number":"5511999990000","text":"o%d"}`, n))
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	s := start(t, Options{Instances: []Instance{acme("")}})
+	if _, err := s.AddFault(Fault{Kind: "hang", When: "after", TextContains: "o0"}); err != nil {
+		t.Fatal(err)
 	}
-	both.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	var hanging sync.WaitGroup
+	defer hanging.Wait()
+	defer cancel()
+	hanging.Go(func() {
+		_, _, err := try(ctx, s, "POST", "/message/sendText/acme", s.APIKey(), `{"number":"5511999990000","text":"o0"}`)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the first ended with %v", err)
+		}
+	})
+	awaittest.Eventually(t, 20*time.Second, time.Millisecond, "the first is under way", func() bool { return s.Stats().Accepted == 1 }, nil)
+	send(t, s, "o1")
 	report := s.Ledger(Filter{Instance: "acme", Text: "o"})
 	if report.MaxInFlight["acme"] != 2 || len(report.Entries) != 2 || max(report.Entries[0].InFlight, report.Entries[1].InFlight) != 2 {
 		t.Errorf("%+v", report)
 	}
-	s.Reset()
+	s = start(t, Options{Instances: []Instance{acme("")}, SendTime: 5 * time.Millisecond})
 	for range 20 {
 		send(t, s, "one at a time")
 	}

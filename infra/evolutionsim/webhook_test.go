@@ -35,7 +35,7 @@ func TestARetriedReceiptArrivesAfterNewerOnes(t *testing.T) {
 	k := newSink(t)
 	k.status = func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] }
 	s := start(t, Options{
-		Instances: []Instance{acme(k.URL)}, Receipts: Receipts{Read: Never}, Webhooks: Webhooks{InitialDelay: 100 * time.Millisecond},
+		Instances: []Instance{acme(k.URL)}, Receipts: Receipts{Read: Never}, Webhooks: Webhooks{InitialDelay: 4 * time.Second},
 	})
 	_, id := send(t, s, "x")
 	if diff := cmp.Diff([]string{"SERVER_ACK", "DELIVERY_ACK", "SERVER_ACK"}, statuses(k.wait(t, 3), id)); diff != "" {

@@ -2,24 +2,20 @@ package keyring
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 )
 
-const maxMasterFile = 1 << 20
-
-// ErrMasterExists says that a master key file is there already; it is never overwritten.
-var ErrMasterExists = errors.New("master key file exists")
+// ErrMasterInUse says that a master key is the active one or wraps a data key, and must stay.
+var ErrMasterInUse = errors.New("master key is in use")
 
 // Master is a set of master keys: the active one wraps new data keys, all of them unwrap. It does not change.
 type Master struct {
@@ -33,69 +29,11 @@ type masterFile struct {
 	Keys   map[string][]byte `json:"keys"`
 }
 
-// CreateMaster makes a file with one new master key, readable by its owner only. ErrMasterExists when there is one:
-// with the old file every text ever sealed would be lost.
-func CreateMaster(path string) (*Master, error) {
-	m := (&Master{}).withNew()
-	body, err := m.encode()
-	if err != nil {
-		return nil, fmt.Errorf("create master key: %w", err)
-	}
-	if err := createWhole(path, body); err != nil {
-		return nil, fmt.Errorf("create master key: %w", err)
-	}
-	return m, nil
-}
-
-// RotateMaster adds a new master key to the file and makes it the active one. Older ones go on to unwrap. Processes
-// that run have to load the file before others use the new key.
-func RotateMaster(path string) (*Master, error) {
-	old, err := LoadMaster(path)
-	if err != nil {
-		return nil, fmt.Errorf("rotate master key: %w", err)
-	}
-	m := old.withNew()
-	body, err := m.encode()
-	if err != nil {
-		return nil, fmt.Errorf("rotate master key: %w", err)
-	}
-	tmp, err := writeTemp(path, body)
-	if err != nil {
-		return nil, fmt.Errorf("rotate master key: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return nil, fmt.Errorf("rotate master key: %w", errors.Join(err, os.Remove(tmp)))
-	}
-	return m, syncDir(path)
-}
-
-// LoadMaster reads a master key file. One that others than owner and group may access is refused.
-func LoadMaster(path string) (*Master, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("load master key: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("load master key: %w", err)
-	}
-	if info.Mode().Perm()&0o007 != 0 {
-		return nil, fmt.Errorf("load master key: everybody may access %s: run `chmod 600` on it", path)
-	}
-	body, err := io.ReadAll(io.LimitReader(f, maxMasterFile))
-	if err != nil {
-		return nil, fmt.Errorf("load master key: %w", err)
-	}
-	m, err := parseMaster(body)
-	if err != nil {
-		return nil, fmt.Errorf("load master key: %w", err)
-	}
-	return m, nil
-}
-
 // Active is the id of the key that wraps.
 func (m *Master) Active() string { return m.active }
+
+// IDs are the ids of all keys, in order.
+func (m *Master) IDs() []string { return slices.Sorted(maps.Keys(m.keys)) }
 
 func parseMaster(body []byte) (*Master, error) {
 	var file masterFile
@@ -119,14 +57,40 @@ func (m *Master) encode() ([]byte, error) {
 	return json.MarshalIndent(masterFile{Active: m.active, Keys: m.keys}, "", "  ")
 }
 
-// withNew is m with one more key, which is active.
-func (m *Master) withNew() *Master {
+// WithNew is m with one more key, under an id that it draws; the first key is the active one.
+func (m *Master) WithNew() (next *Master, id string) {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails
-	next := &Master{active: "m-" + strings.ToLower(rand.Text()[:8]), keys: map[string][]byte{}}
+	id = "m-" + strings.ToLower(rand.Text()[:8])
+	next = &Master{active: cmp.Or(m.active, id), keys: map[string][]byte{id: key}}
 	maps.Copy(next.keys, m.keys)
-	next.keys[next.active] = key
-	return next
+	return next, id
+}
+
+// WithActive is m with another of its keys as the active one; ErrMasterMissing when it has no such key.
+func (m *Master) WithActive(id string) (*Master, error) {
+	if _, ok := m.keys[id]; !ok {
+		return nil, fmt.Errorf("%w: id %q", ErrMasterMissing, id)
+	}
+	return &Master{active: id, keys: m.keys}, nil
+}
+
+// Without is m without a key; ErrMasterMissing when it has no such key, ErrMasterInUse when it is the active one. What it wraps cannot be
+// read afterwards: see Wrapped.
+func (m *Master) Without(id string) (*Master, error) {
+	if _, ok := m.keys[id]; !ok {
+		return nil, fmt.Errorf("%w: id %q", ErrMasterMissing, id)
+	}
+	if id == m.active {
+		return nil, fmt.Errorf("%w: %q is the active one", ErrMasterInUse, id)
+	}
+	next := &Master{active: m.active, keys: maps.Clone(m.keys)}
+	delete(next.keys, id)
+	return next, nil
+}
+
+func (m *Master) equal(other *Master) bool {
+	return m.active == other.active && maps.EqualFunc(m.keys, other.keys, bytes.Equal)
 }
 
 func (m *Master) wrap(secret, aad []byte) (id string, wrapped []byte, err error) {
@@ -160,38 +124,4 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 		return nil, err
 	}
 	return cipher.NewGCMWithRandomNonce(block)
-}
-
-// createWhole makes a file that must not exist; it appears with all its content, flushed.
-func createWhole(path string, body []byte) error {
-	tmp, err := writeTemp(path, body)
-	if err != nil {
-		return err
-	}
-	err = os.Link(tmp, path) // unlike a rename it replaces nothing
-	if errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("%w: %s", ErrMasterExists, path)
-	}
-	return errors.Join(err, os.Remove(tmp), syncDir(path))
-}
-
-func writeTemp(path string, body []byte) (string, error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return "", err
-	}
-	_, err = tmp.Write(append(body, '\n'))
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return tmp.Name(), nil
-}
-
-// syncDir flushes the directory, so that the name of a new file survives a power cut.
-func syncDir(path string) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

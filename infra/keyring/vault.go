@@ -38,6 +38,13 @@ type record struct {
 	Wrapped []byte `json:"wrapped"` // nonce, ciphertext and tag of the data key; its name is the associated data
 }
 
+func parseRecord(value []byte) (r record, err error) {
+	if err := json.Unmarshal(value, &r); err != nil || r.Version != recordVersion {
+		return record{}, fmt.Errorf("%w: unknown record", ErrCorrupt)
+	}
+	return r, nil
+}
+
 // load reads a data key; ErrKeyMissing when there is none.
 func (v vault) load(ctx context.Context, name string) (*dataKey, error) {
 	entry, err := v.kv.Get(ctx, name)
@@ -87,9 +94,9 @@ func (v vault) wrap(name string, secret []byte) ([]byte, error) {
 }
 
 func (v vault) unwrap(name string, value []byte) (*dataKey, error) {
-	var r record
-	if err := json.Unmarshal(value, &r); err != nil || r.Version != recordVersion {
-		return nil, fmt.Errorf("unwrap data key: %w: unknown record", ErrCorrupt)
+	r, err := parseRecord(value)
+	if err != nil {
+		return nil, fmt.Errorf("unwrap data key: %w", err)
 	}
 	secret, err := v.master.unwrap(r.Master, r.Wrapped, []byte(name))
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"pilotstatus.dev/infra/loopback"
 	"pilotstatus.dev/infra/natsserver"
 )
 
@@ -68,6 +67,9 @@ func TestConnectWaitsForTheServerAndReconnects(t *testing.T) {
 	<-lost
 	if err := r.nc.Publish("a", nil); !errors.Is(err, nats.ErrReconnectBufExceeded) {
 		t.Errorf("publish without a server: error = %v, want ErrReconnectBufExceeded", err)
+	}
+	if err := loopback.Left(t.Context(), strings.TrimPrefix(address, "nats://")); err != nil {
+		t.Fatal(err)
 	}
 	start(t, natsserver.Config{StoreDir: dir, Port: port})
 	select {
@@ -211,18 +213,9 @@ func TestConfigHome(t *testing.T) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := loopback.Addresses(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	u, err := url.Parse("tcp://" + l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(u.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return int(addrs[0].Port())
 }

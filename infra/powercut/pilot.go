@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/infra/await"
+	"pilotstatus.dev/infra/loopback"
 )
 
 const (
@@ -30,9 +31,8 @@ type pilot struct {
 	log              string // file for what it logs, not on the volume
 	sync             string
 	gateway, key     string
-	api, ingest      string
-	hooks            string
-	nats             int
+	api, ingest      netip.AddrPort
+	hooks, nats      netip.AddrPort
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
@@ -46,24 +46,18 @@ func newPilot(ctx context.Context, bin, mount, log, sync, gateway, key string) (
 	if err := os.MkdirAll(p.data, 0o711); err != nil { //nolint:gosec // Postgres runs as another user
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	var ports [4]int
-	for i := range ports {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("take a port: %w", err)
-		}
-		defer func() { _ = l.Close() }() // it was only to find a free one
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+	at, err := loopback.Addresses(ctx, 4)
+	if err != nil {
+		return nil, fmt.Errorf("choose addresses: %w", err)
 	}
-	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
-	p.api, p.ingest, p.hooks, p.nats = at(0), at(1), at(2), ports[3]
+	p.api, p.ingest, p.hooks, p.nats = at[0], at[1], at[2], at[3]
 	return p, nil
 }
 
 // store is where the embedded server keeps its files.
 func (p *pilot) store() string { return filepath.Join(p.data, "nats") }
 
-func (p *pilot) natsURL() string { return "nats://127.0.0.1:" + strconv.Itoa(p.nats) }
+func (p *pilot) natsURL() string { return "nats://" + p.nats.String() }
 
 // start runs the process and returns when it takes messages. Limits are short, so that a message whose call was cut ends
 // in seconds.
@@ -75,7 +69,7 @@ func (p *pilot) start(ctx context.Context) error {
 	defer func() { _ = logs.Close() }() // the process has its own
 	//nolint:gosec // the binary under test
 	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.bin, "up", "--demo", "--burst-rate=-1", "--data-dir", p.data, "--nats-sync", p.sync,
-		"--nats-port", strconv.Itoa(p.nats), "--http-addr", p.api, "--ingest-addr", p.ingest, "--hook-addr", p.hooks,
+		"--nats-port", strconv.Itoa(int(p.nats.Port())), "--http-addr", p.api.String(), "--ingest-addr", p.ingest.String(), "--hook-addr", p.hooks.String(),
 		"--gateway-url", p.gateway, "--gateway-key", p.key, "--log-level", "warn",
 		"--successor-wait", "2s", "--send-limit", "1500ms", "--intent-budget", "1s", "--look-ups", "200ms,500ms", "--quiet", "100ms", "--presumed-after", "1s")
 	said := &sayer{word: ready, said: make(chan struct{})}

@@ -141,7 +141,7 @@ func (x *site) open(ctx context.Context, logFile string) (err error) {
 	if len(usersOf(x.vol.Mount)) == 0 {
 		return errors.New("open the site: Postgres does not run on the volume, so a cut would spare it")
 	}
-	if x.cust, err = newCustomer(x.pilot.api, x.pilot.data, x.set.Publishers); err != nil {
+	if x.cust, err = newCustomer(x.pilot.api.String(), x.pilot.data, x.set.Publishers); err != nil {
 		return err
 	}
 	return withLog(ctx, x.pilot.natsURL(), func(l *eventlog.Log) error {

@@ -26,8 +26,10 @@ type rules struct {
 
 var (
 	figure = regexp.MustCompile(`\bpilot_[a-z_]+`)
+	part   = regexp.MustCompile(`_(bucket|count|sum)$`) // of a histogram
 	name   = regexp.MustCompile(`^Pilot[A-Za-z]+$`)
 	quoted = regexp.MustCompile(`"([^"]+)"$`)
+	wanted = regexp.MustCompile("(?m)^\\| `(pilot_[a-z_]+)[^`]*` \\|.*: (?:page|alert)\\b")
 )
 
 // Every alert is about figures that are documented (and so, by a test of services/app, exist), says how bad it is, and names a place
@@ -47,6 +49,10 @@ func TestAlertsAreAboutFiguresThatExist(t *testing.T) {
 	metrics, runbook := read(t, "../../docs/reference/metrics.md"), read(t, "../../docs/runbook.md")
 	seen, n := map[string]bool{}, 0
 	for _, g := range file.Groups {
+		if g.Name == "" || seen[g.Name] {
+			t.Errorf("group %q: each has a name of its own, or Prometheus takes none of them", g.Name)
+		}
+		seen[g.Name] = true
 		for _, r := range g.Rules {
 			n++
 			if !name.MatchString(r.Alert) || seen[r.Alert] {
@@ -58,7 +64,7 @@ func TestAlertsAreAboutFiguresThatExist(t *testing.T) {
 				t.Errorf("%s is about nothing", r.Alert)
 			}
 			for _, f := range figures {
-				if !strings.Contains(metrics, "`"+f) {
+				if f = part.ReplaceAllString(f, ""); !strings.Contains(metrics, "`"+f) {
 					t.Errorf("%s is about %s, which docs/reference/metrics.md does not know", r.Alert, f)
 				}
 			}
@@ -80,6 +86,21 @@ func TestAlertsAreAboutFiguresThatExist(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no rules")
+	}
+}
+
+// What the page of metrics calls worth an alert has one.
+func TestWhatWantsAnAlertHasOne(t *testing.T) {
+	t.Parallel()
+	alerts := read(t, "pilot.rules.yml")
+	rows := wanted.FindAllStringSubmatch(read(t, "../../docs/reference/metrics.md"), -1)
+	for _, row := range rows {
+		if !regexp.MustCompile(`(?m)expr: .*\b` + row[1] + `(_count)?\b`).MatchString(alerts) {
+			t.Errorf("no alert is about %s", row[1])
+		}
+	}
+	if len(rows) < 5 {
+		t.Errorf("only %d figures want an alert", len(rows))
 	}
 }
 

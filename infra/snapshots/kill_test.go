@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 func putOnce(url string) error {
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(30*time.Second))
 	if err != nil {
 		return err
 	}

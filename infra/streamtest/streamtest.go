@@ -2,6 +2,7 @@
 package streamtest
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/infra/natsserver"
@@ -28,8 +30,8 @@ type Log struct {
 }
 
 const (
-	startWithin = 30 * time.Second
-	stopWithin  = 20 * time.Second
+	startWithin = time.Minute
+	stopWithin  = 30 * time.Second
 )
 
 // New starts one with the given number of partitions.
@@ -62,6 +64,8 @@ func New(t testing.TB, partitions int, opts eventlog.Options) *Log {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A machine that stands still for some seconds is none that gives no answer: tests read once and believe what they hear.
+	opts.TryTimeout = cmp.Or(opts.TryTimeout, 5*time.Second)
 	log := eventlog.New(js, opts)
 	return &Log{
 		Server: server, Conn: nc, JetStream: js, Deployment: d, Events: log, Leases: eventlog.NewLeases(log, d),
@@ -85,4 +89,13 @@ func stop(t testing.TB, nc *nats.Conn, server *natsserver.Server) {
 	if err := server.Stop(ctx); err != nil {
 		t.Errorf("stop server: %v", err)
 	}
+}
+
+// GroupEnd gives the sequence of the last event of an instance's fenced group, 0 where there is none: what the next one is appended with.
+func GroupEnd(ctx context.Context, log *eventlog.Log, p events.Partition, instance string) (uint64, error) {
+	rec, err := log.LastBySubject(ctx, events.EventsStream(p), events.DispatchFilter(p, instance))
+	if events.CodeOf(err) == events.CodeNotFound {
+		return 0, nil
+	}
+	return rec.Position.Sequence, err
 }

@@ -2,13 +2,13 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 )
 
 // deploymentID is the id of the one entity of kind deployment.
@@ -32,17 +32,15 @@ func (e *PartitionsError) Error() string {
 
 // EnsureDeployment gives the deployment recorded in CONTROL. On the first boot it records want partitions
 // (DefaultPartitions when want is 0), dated now. A recorded number that differs from want is a *PartitionsError;
-// want 0 accepts any. Of several first boots at once exactly one records, the others read what it recorded.
+// want 0 accepts any. Of several first boots at once exactly one records, the others read what it recorded. A log that does not answer, as
+// in a cluster that places its streams for the first time, is asked again for 20 s.
 func EnsureDeployment(ctx context.Context, log Control, want int, now time.Time) (events.Deployment, error) {
 	if want < 0 || want > events.MaxPartitions {
 		return events.Deployment{}, fmt.Errorf("ensure deployment: %d partitions: want 1 to %d", want, events.MaxPartitions)
 	}
-	dep, err := readDeployment(ctx, log)
-	if errors.Is(err, &events.Error{Code: events.CodeNotFound}) {
-		dep, err = recordDeployment(ctx, log, want, now)
-		if errors.Is(err, &events.Error{Code: events.CodeConflict}) {
-			dep, err = readDeployment(ctx, log)
-		}
+	dep, err := readOrRecord(ctx, log, want, now)
+	for began := time.Now(); events.CodeOf(err) == events.CodeUnavailable && time.Since(began) < gathering && await.Elapsed(ctx, gatherEvery); {
+		dep, err = readOrRecord(ctx, log, want, now)
 	}
 	if err != nil {
 		return events.Deployment{}, fmt.Errorf("ensure deployment: %w", err)
@@ -51,6 +49,17 @@ func EnsureDeployment(ctx context.Context, log Control, want int, now time.Time)
 		return events.Deployment{}, &PartitionsError{Want: want, Recorded: dep.Partitions}
 	}
 	return dep, nil
+}
+
+func readOrRecord(ctx context.Context, log Control, want int, now time.Time) (events.Deployment, error) {
+	dep, err := readDeployment(ctx, log)
+	if events.CodeOf(err) == events.CodeNotFound {
+		dep, err = recordDeployment(ctx, log, want, now)
+		if events.CodeOf(err) == events.CodeConflict {
+			dep, err = readDeployment(ctx, log)
+		}
+	}
+	return dep, err
 }
 
 func readDeployment(ctx context.Context, log Control) (events.Deployment, error) {

@@ -13,7 +13,7 @@ const (
 	BucketKeys      = "keys"      // data keys: "<tenant>.<key id>"
 	BucketIdem      = "idem"      // idempotency claims
 	BucketQuota     = "quota"     // what the log says of quota windows: "<tenant>.<window>.<partition>"
-	BucketLeases    = "leases"    // ownership: "disp.<id>", "inst.<id>"
+	BucketLeases    = "leases"    // who lives and works: "disp.<id>", "load.<p>.<id>", "recon.leader"
 	BucketSnapshots = "SNAPSHOTS" // the dispatcher's folds
 )
 
@@ -75,6 +75,8 @@ type Resource struct {
 	// KeyValue and Objects create a bucket; exactly the one of the kind is set.
 	KeyValue *jetstream.KeyValueConfig
 	Objects  *jetstream.ObjectStoreConfig
+
+	partition bool // of one partition: the others can do without it
 }
 
 // Table lists every stream and bucket of a deployment, CONTROL first because it says how many partitions there are.
@@ -138,11 +140,14 @@ func eventsOf(d Deployment, p events.Partition) Resource {
 	r.Stream.Compression = jetstream.S2Compression
 	r.Stream.MaxConsumers = d.LaneCap + spareConsumers
 	r.Stream.MaxMsgSize = MaxEventSize
+	r.partition = true
 	return r
 }
 
 func receiptsOf(d Deployment, p events.Partition) Resource {
-	return limited(d, events.ReceiptsStream(p), events.ReceiptsFilter(p), 14*day, "what the gateways said")
+	r := limited(d, events.ReceiptsStream(p), events.ReceiptsFilter(p), 14*day, "what the gateways said")
+	r.partition = true
+	return r
 }
 
 // hooks states no bound: a bounded stream would drop schedules without a trace, and one that discards new messages

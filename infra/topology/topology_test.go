@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,6 +202,45 @@ func TestDeploymentIsRecordedOnce(t *testing.T) {
 	}
 	if _, err := topology.EnsureDeployment(within(t), log, 257, now); err == nil {
 		t.Error("257 partitions were taken")
+	}
+}
+
+// silent is a log that gives no answer so many times: of an append nobody knows whether it is stored then.
+type silent struct {
+	*eventlog.Log
+	reads, appends atomic.Int64
+}
+
+func (s *silent) AppendExpecting(ctx context.Context, ev events.Event, expected uint64) (uint64, error) {
+	seq, err := s.Log.AppendExpecting(ctx, ev, expected)
+	if s.appends.Add(-1) >= 0 {
+		return 0, events.Errorf(events.CodeUnavailable, "the log did not answer in time")
+	}
+	return seq, err
+}
+
+func (s *silent) LastBySubject(ctx context.Context, stream, filter string) (events.Recorded, error) {
+	if s.reads.Add(-1) >= 0 {
+		return events.Recorded{}, events.Errorf(events.CodeUnavailable, "the log did not answer")
+	}
+	return s.Log.LastBySubject(ctx, stream, filter)
+}
+
+func TestDeploymentIsRecordedOnceInALogThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	js := newJetStream(t)
+	if _, err := topology.EnsureControl(within(t), js, topology.Deployment{}); err != nil {
+		t.Fatal(err)
+	}
+	log := &silent{Log: eventlog.New(js, eventlog.Options{})}
+	log.reads.Store(2)
+	log.appends.Store(1)
+	dep, err := topology.EnsureDeployment(within(t), log, 3, time.Now())
+	if err != nil || dep.Partitions != 3 {
+		t.Errorf("deployment = %+v, %v", dep, err)
+	}
+	if last, err := log.LastSequence(within(t), events.StreamControl); err != nil || last != 1 {
+		t.Errorf("recorded %d times, %v", last, err)
 	}
 }
 

@@ -18,3 +18,22 @@ type Log interface {
 	Tail(ctx context.Context, cfg eventlog.TailConfig, handle func(context.Context, eventlog.Batch) error) error
 	GetLeader(ctx context.Context, stream string, seq uint64) (events.Recorded, error)
 }
+
+// insistent asks a log again that gives no answer.
+type insistent struct{ Log }
+
+func (l insistent) LastSequence(ctx context.Context, stream string) (seq uint64, err error) {
+	err = eventlog.Insist(ctx, eventlog.InsistFor, func(ctx context.Context) error {
+		seq, err = l.Log.LastSequence(ctx, stream)
+		return err
+	})
+	return seq, err
+}
+
+func (l insistent) GetLeader(ctx context.Context, stream string, seq uint64) (rec events.Recorded, err error) {
+	err = eventlog.Insist(ctx, eventlog.InsistFor, func(ctx context.Context) error {
+		rec, err = l.Log.GetLeader(ctx, stream, seq)
+		return err
+	})
+	return rec, err
+}

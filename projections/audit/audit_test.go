@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/postgres"
 	"pilotstatus.dev/infra/postgres/pgtest"
 	"pilotstatus.dev/projections/audit"
@@ -199,6 +200,62 @@ func TestVerifyFindsAFlippedBit(t *testing.T) {
 			}
 			t.Logf("found %v", found)
 		})
+	}
+}
+
+// slowToEnd is a log whose tails have not ended yet when the audit takes the log for silent.
+type slowToEnd struct{ *eventlog.Log }
+
+func (l slowToEnd) Tail(ctx context.Context, cfg eventlog.TailConfig, handle func(context.Context, eventlog.Batch) error) error {
+	err := l.Log.Tail(ctx, cfg, handle)
+	select {
+	case <-ctx.Done(): // this is then what a tail gives
+		return ctx.Err()
+	case <-time.After(20 * time.Second):
+		return err
+	}
+}
+
+// A tail that takes its time to end is no gap behind the end of the log.
+func TestVerifyFindsNothingBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	w := streamtest.Start(t, 1)
+	wr := w.Writer(0)
+	wr.Story(t, 10)
+	wr.Flush(t)
+	var found []audit.Finding
+	report, err := audit.Verify(t.Context(), audit.Config{
+		Log: slowToEnd{w.Log}, Partitions: w.Partitions, Silence: 500 * time.Millisecond, OnFinding: func(f audit.Finding) { found = append(found, f) },
+	})
+	if err != nil || len(found) > 0 || report.Events != wr.Seq() {
+		t.Errorf("%+v, found %v, %v", report, found, err)
+	}
+}
+
+// hardOfHearing is a log that does not answer each second question about its end.
+type hardOfHearing struct {
+	*eventlog.Log
+	asked int
+}
+
+func (l *hardOfHearing) LastSequence(ctx context.Context, stream string) (uint64, error) {
+	if l.asked++; l.asked%2 == 1 {
+		return 0, events.Errorf(events.CodeUnavailable, "the log did not answer")
+	}
+	return l.Log.LastSequence(ctx, stream)
+}
+
+// What takes hours is not given up over one question that got no answer.
+func TestVerifyInsistsOnAnAnswer(t *testing.T) {
+	t.Parallel()
+	w := streamtest.Start(t, 1)
+	wr := w.Writer(0)
+	wr.Story(t, 10)
+	wr.Flush(t)
+	log := &hardOfHearing{Log: w.Log}
+	report, err := audit.Verify(t.Context(), audit.Config{Log: log, Partitions: w.Partitions})
+	if err != nil || report.Findings > 0 || report.Events != wr.Seq() || log.asked < 2 {
+		t.Errorf("%+v, %v after %d questions", report, err, log.asked)
 	}
 }
 

@@ -53,6 +53,7 @@ type verifier struct {
 func Verify(ctx context.Context, cfg Config) (Report, error) {
 	cfg.Silence = cmp.Or(max(cfg.Silence, 0), 10*time.Second)
 	cfg.Tick = cmp.Or(max(cfg.Tick, 0), time.Second)
+	cfg.Log = insistent{cfg.Log}
 	v := &verifier{cfg: cfg, found: ledger{on: cfg.OnFinding, report: Report{Partitions: len(cfg.Partitions)}}}
 	for _, p := range cfg.Partitions {
 		v.walks = append(v.walks, &walk{v: v, part: p, next: 1, prev: map[string]uint64{}, kept: map[uint64]events.Digest{}})

@@ -85,7 +85,7 @@ func (w *walk) stretch(ctx context.Context, head uint64) error {
 		return nil
 	})
 	switch {
-	case errors.Is(err, errReached):
+	case errors.Is(err, errReached), ctx.Err() == nil && w.next > head: // also where the tail took longer to end than silence lasts
 		return nil
 	case ctx.Err() == nil && errors.Is(context.Cause(tctx), errSilent):
 		return w.ask(ctx, head)

@@ -270,7 +270,7 @@ func (gone) Last(context.Context) (uint64, error) { return 9, nil }
 
 func TestFillOfALogThatKeepsNothing(t *testing.T) {
 	t.Parallel()
-	if err := deliveries.New(open(t), deliveries.Config{Timeout: 200 * time.Millisecond}).Fill(t.Context(), gone{newLog()}); err != nil {
+	if err := deliveries.New(open(t), deliveries.Config{Timeout: 3 * time.Second}).Fill(t.Context(), gone{newLog()}); err != nil {
 		t.Error(err)
 	}
 }

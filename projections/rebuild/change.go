@@ -124,9 +124,9 @@ func (r *rebuild) addUnbegun(ctx context.Context, at map[events.Partition]uint64
 		if at[p] > 0 {
 			continue
 		}
-		last, err := r.cfg.Source.Last(ctx, p)
+		last, err := r.last(ctx, p)
 		if err != nil {
-			return fmt.Errorf("read the end of the log: %w", err)
+			return err
 		}
 		at[p] = last
 	}

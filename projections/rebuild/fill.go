@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/projections/projector"
 )
 
@@ -102,13 +103,25 @@ func (r *rebuild) fill(ctx context.Context) error {
 
 func (r *rebuild) heads(ctx context.Context) error {
 	for _, p := range r.cfg.Partitions {
-		last, err := r.cfg.Source.Last(ctx, p)
+		last, err := r.last(ctx, p)
 		if err != nil {
 			return err
 		}
 		r.track.head(p, last)
 	}
 	return nil
+}
+
+// last gives the end of a partition, by an insistent question.
+func (r *rebuild) last(ctx context.Context, p events.Partition) (seq uint64, err error) {
+	err = eventlog.Insist(ctx, eventlog.InsistFor, func(ctx context.Context) error {
+		seq, err = r.cfg.Source.Last(ctx, p)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return seq, nil
 }
 
 func (r *rebuild) report(p Progress) {
@@ -127,9 +140,9 @@ func (r *rebuild) advance(ctx context.Context, into *projector.Projector, p even
 	if err != nil || at >= to {
 		return err
 	}
-	last, err := r.cfg.Source.Last(ctx, p)
+	last, err := r.last(ctx, p)
 	if err != nil {
-		return fmt.Errorf("read the end of the log: %w", err)
+		return err
 	}
 	if last < to {
 		return &projector.BehindError{Partition: p, Checkpoint: to, Last: last}

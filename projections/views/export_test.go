@@ -4,3 +4,6 @@ package views
 func Query(f Filter, s Scope, after Place, limit int) (sql string, args []any) {
 	return f.query(s, after, limit)
 }
+
+// SelectUndelivered is the question that Undelivered asks.
+var SelectUndelivered = selectUndelivered

@@ -27,7 +27,8 @@ type App struct {
 	log     zerolog.Logger
 	urls    URLs
 	metrics metrics
-	ready   map[string]func() error // of roles that know more than whether they run
+	ready   map[string]roleHealth // of roles that know more than whether they run
+	look    *lookout
 	guard   *guard
 	appends appendHealth
 }
@@ -46,8 +47,8 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	cfg.Log(log, roles)
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartWithin)
 	defer cancel()
-	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics(), ready: map[string]func() error{}}
-	a.p.onSync = a.metrics.sync
+	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics(), ready: map[string]roleHealth{}}
+	a.p.onSync, a.p.onStuck = a.metrics.sync, a.metrics.stuckReader
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StopWithin)
@@ -65,6 +66,11 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	if cfg.ContextFile {
 		a.writeContext()
 	}
+	a.look = newLookout(a.p.partitions(), func(ctx context.Context, p events.Partition) error {
+		_, err := a.p.events.LastSequence(ctx, events.EventsStream(p))
+		return err
+	})
+	a.sup.start(ctx, partPartitions, a.look.run)
 	if err := a.followControl(ctx); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func (f apiFence) Append(ctx context.Context, p events.Partition, instance strin
 		return 0, err
 	}
 	seq, err := f.log.AppendFenced(ctx, p, instance, e, expected)
-	f.health.heard(err)
+	f.health.heard(e.Address, err)
 	return seq, err
 }
 

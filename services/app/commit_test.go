@@ -93,7 +93,7 @@ func groupPlatform(t *testing.T) *platform {
 	c.NATSSync, c.Partitions = "group", 1
 	p := &platform{cfg: c, log: zerolog.Nop()}
 	t.Cleanup(func() {
-		bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := p.close(bounded); err != nil {
 			t.Error(err)

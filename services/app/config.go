@@ -84,11 +84,12 @@ type Config struct {
 	HookTimeout    time.Duration   `help:"Limit of one try of a customer webhook." default:"15s" env:"PILOT_HOOK_TIMEOUT"`
 	HookWaits      []time.Duration `help:"Waits before each further try of a customer webhook." default:"5s,5m,30m,2h,5h,10h,14h,20h,24h" env:"PILOT_HOOK_WAITS"`
 	HookDisable    int             `name:"hook-disable-after" help:"Deliveries in a row that end without success after which a customer's endpoint is switched off; below 0 never." default:"20" env:"PILOT_HOOK_DISABLE_AFTER"`
-	ReceiptsGrace  time.Duration   `help:"How long an unmatched receipt is held unacknowledged." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
+	ReceiptsGrace  time.Duration   `help:"After which the views are asked for the message of a receipt, and one that another process was to record is recorded." default:"30s" env:"PILOT_RECEIPTS_GRACE"`
+	ReceiptsKept   int             `help:"How many messages of the last 72 h a correlator remembers for their receipts, over all partitions; the views are asked for others. About 450 bytes each." default:"1000000" env:"PILOT_RECEIPTS_KEPT"`
 	ReconcileEvery time.Duration   `help:"Pause between two rounds of the reconciler." default:"15s" env:"PILOT_RECONCILE_EVERY"`
 	AckOverdue     time.Duration   `help:"From when a message left until its first receipt is overdue: the gateway is asked, then it is said." default:"15m" env:"PILOT_ACK_OVERDUE"`
 	DeliveryWindow time.Duration   `help:"From when a message left until it is FAILED because no delivery was confirmed." default:"168h" env:"PILOT_DELIVERY_WINDOW"`
-	AskFor         time.Duration   `help:"How long a gateway that does not answer is asked for receipts before it is decided without it." default:"1h" env:"PILOT_ASK_FOR"`
+	AskFor         time.Duration   `help:"How long a gateway that does not answer is asked for receipts, from its first failure, before it is decided without it." default:"1h" env:"PILOT_ASK_FOR"`
 	EndsMargin     time.Duration   `help:"How long after it is due an end is left to dispatchers before the reconciler appends it." default:"2m" env:"PILOT_ENDS_MARGIN"`
 	SnapshotEvery  int             `help:"Events of a partition from one snapshot of the dispatcher's fold to the next." default:"50000" env:"PILOT_SNAPSHOT_EVERY"`
 	SnapshotMaxAge time.Duration   `help:"Age of a snapshot after which fewer events are enough for the next." default:"10m" env:"PILOT_SNAPSHOT_MAX_AGE"`
@@ -125,6 +126,7 @@ func (c Config) Validate() error {
 	complain(c.IntentBudget <= 0 || c.SendLimit <= c.IntentBudget, "--send-limit is longer than --intent-budget, and both are positive")
 	complain(c.SnapshotEvery <= 0 || c.SnapshotMaxAge <= 0 || c.WitnessEvery <= 0 || c.RestoredWait <= 0, "--snapshot-every, --snapshot-max-age, --witness-every and --restored-wait are positive")
 	complain(c.ReconcileEvery <= 0 || c.AskFor < 0 || c.EndsMargin <= 0, "--reconcile-every and --ends-margin are positive, --ask-for is not negative")
+	complain(c.ReceiptsKept <= 0, "--receipts-kept is positive")
 	complain(c.AckOverdue <= 0 || c.DeliveryWindow <= c.AckOverdue, "--delivery-window is longer than --ack-overdue, and both are positive")
 	if _, err := acceptLog(c.AcceptLog); err != nil {
 		complain(true, err.Error())
@@ -178,14 +180,14 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		Float64("burst_rate", c.BurstRate).Int("burst", c.Burst).Stringer("intent_budget", c.IntentBudget).Stringer("send_limit", c.SendLimit).Stringer("number_limit", c.NumberLimit).
 		Stringer("presence_limit", c.PresenceLimit).Stringer("successor_wait", c.SuccessorWait).Interface("look_ups", texts(c.LookUps)).
 		Stringer("absent_after", c.AbsentAfter).Stringer("absent_apart", c.AbsentApart).Strs("after_absence", c.AfterAbsence).
-		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).
-		Int("lane_cap", c.LaneCap).Stringer("lease_ttl", c.LeaseTTL).Stringer("fold_grace", c.FoldGrace).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Int("hook_disable_after", c.HookDisable).Stringer("receipts_grace", c.ReceiptsGrace).
+		Stringer("presumed_after", c.PresumedAfter).Stringer("quiet", c.Quiet).Stringer("probe_every", c.ProbeEvery).Strs("fail_on", c.FailOn).Stringer("quota_every", c.QuotaEvery).
+		Int("lane_cap", c.LaneCap).Stringer("lease_ttl", c.LeaseTTL).Stringer("fold_grace", c.FoldGrace).Stringer("hook_timeout", c.HookTimeout).Interface("hook_waits", texts(c.HookWaits)).Int("hook_disable_after", c.HookDisable).Stringer("receipts_grace", c.ReceiptsGrace).Int("receipts_kept", c.ReceiptsKept).
 		Stringer("reconcile_every", c.ReconcileEvery).Stringer("ack_overdue", c.AckOverdue).Stringer("delivery_window", c.DeliveryWindow).
 		Stringer("ask_for", c.AskFor).Stringer("ends_margin", c.EndsMargin).
 		Int("snapshot_every", c.SnapshotEvery).Stringer("snapshot_max_age", c.SnapshotMaxAge).Stringer("witness_every", c.WitnessEvery).
 		Strs("accept_log", c.AcceptLog).Stringer("restored_wait", c.RestoredWait).
 		Stringer("read_your_write", c.ReadYourWrite).Stringer("stop_within", c.StopWithin).Stringer("start_within", c.StartWithin).
-		Bool("skip_numbers", c.SkipNumbers).Str("log_level", c.LogLevel).Msg("configuration")
+		Bool("skip_numbers", c.SkipNumbers).Bool("context_file", c.ContextFile).Str("log_level", c.LogLevel).Str("log_format", c.LogFormat).Msg("configuration")
 }
 
 func texts(ds []time.Duration) []string {

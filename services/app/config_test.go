@@ -2,7 +2,9 @@ package app
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +46,30 @@ func TestConfigIsLoggedWithoutSecrets(t *testing.T) {
 	c.Log(zerolog.New(&out), Roles())
 	if s := out.String(); strings.Contains(s, "hunter2") || !strings.Contains(s, `"postgres_url":"set"`) {
 		t.Errorf("logged %s", s)
+	}
+}
+
+// Whatever can be set is shown at the start, under the name of its variable.
+func TestEverySettingIsLogged(t *testing.T) {
+	t.Parallel()
+	c, err := Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	c.Log(zerolog.New(&out), Roles())
+	var logged map[string]any
+	if err := json.Unmarshal(out.Bytes(), &logged); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		variable, ok := strings.CutPrefix(field.Tag.Get("env"), "PILOT_")
+		if !ok {
+			t.Errorf("%s has no variable", field.Name)
+		}
+		if _, ok := logged[strings.ToLower(variable)]; !ok {
+			t.Errorf("%s is not shown at the start", field.Name)
+		}
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
@@ -24,6 +26,7 @@ type guard struct {
 	checkpoint func(context.Context, events.Partition) (snapshots.Mark, error) // nil without Postgres
 	partitions []events.Partition
 	logger     zerolog.Logger
+	gauge      prometheus.Gauge // of the partitions that are held; may be nil
 
 	mu     sync.Mutex
 	faults map[events.Partition]error
@@ -71,7 +74,10 @@ func (g *guard) look(ctx context.Context) error {
 	g.mu.Lock()
 	g.faults = found
 	g.mu.Unlock()
-	return g.err()
+	if g.gauge != nil {
+		g.gauge.Set(float64(len(found)))
+	}
+	return joined(found)
 }
 
 func (g *guard) partition(ctx context.Context, p events.Partition) error {
@@ -112,15 +118,11 @@ func (g *guard) fault(p events.Partition, err error) error {
 	return nil
 }
 
-// err gives what stands against appending anywhere.
-func (g *guard) err() error {
+// held gives what stands against appending, by partition.
+func (g *guard) held() map[events.Partition]error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var errs []error
-	for _, p := range g.partitions {
-		errs = append(errs, g.faults[p])
-	}
-	return errors.Join(errs...)
+	return maps.Clone(g.faults)
 }
 
 // admit refuses an event for a partition with a fault.
@@ -181,7 +183,7 @@ func (l guardedAPILog) Append(ctx context.Context, e events.Event) (uint64, erro
 func (a *App) startGuard(ctx context.Context) {
 	a.guard = &guard{
 		log: a.p.events, witness: snapshots.NewWitness(a.p.cfg.witnessDir()), checkpoint: a.checkpoint(), partitions: a.p.partitions(),
-		logger: a.log,
+		logger: a.log, gauge: a.metrics.held,
 	}
 	_ = a.guard.look(ctx) // logged, and kept for who asks
 	a.sup.start(ctx, partHistory, a.guard.run)

@@ -28,6 +28,8 @@ type metrics struct {
 	syncs    prometheus.Histogram
 	synced   prometheus.Counter
 	corrects prometheus.Counter
+	stuck    *prometheus.CounterVec
+	held     prometheus.Gauge
 }
 
 func newMetrics() metrics {
@@ -53,7 +55,13 @@ func newMetrics() metrics {
 	m.corrects = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "pilot_quota_corrections_total", Help: "Places by which counters of plans' windows were corrected, up or down.",
 	})
-	reg.MustRegister(m.lag, m.events, m.syncs, m.synced, m.corrects)
+	m.stuck = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pilot_log_stuck_readers_total", Help: "Readers of a stream that were begun anew because the server brought nothing of what waited for them.",
+	}, []string{"stream"})
+	m.held = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "pilot_log_held_partitions", Help: "Partitions to which nothing is appended, since their log is not the one that was seen before.",
+	})
+	reg.MustRegister(m.lag, m.events, m.syncs, m.synced, m.corrects, m.stuck, m.held)
 	return m
 }
 
@@ -68,6 +76,9 @@ func (m metrics) sync(elapsed time.Duration, waiters int) {
 	m.syncs.Observe(elapsed.Seconds())
 	m.synced.Add(float64(waiters))
 }
+
+// stuckReader counts a reader of a stream that was begun anew.
+func (m metrics) stuckReader(stream string) { m.stuck.WithLabelValues(stream).Inc() }
 
 // quota counts a correction of a counter.
 func (m metrics) quota(n int64) { m.corrects.Add(math.Abs(float64(n))) }

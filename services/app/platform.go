@@ -34,6 +34,7 @@ type platform struct {
 	server     *natsserver.Server // nil with an external one
 	commit     *commit            // nil unless the embedded server commits in groups
 	onSync     func(elapsed time.Duration, waiters int)
+	onStuck    func(stream string)
 	conns      []*nats.Conn
 	deployment topology.Deployment
 	events     *eventlog.Log
@@ -89,8 +90,16 @@ func (p *platform) openLog(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ensure topology: %w", err)
 	}
-	if len(changes) > 0 {
-		p.log.Info().Int("changes", len(changes)).Msg("topology made")
+	made := 0
+	for _, c := range changes {
+		if c.Unseen {
+			p.log.Error().Str("stream", c.Name).Msg("a partition gives no answer: the others go on, and its stream is not compared with what it should be")
+		} else {
+			made++
+		}
+	}
+	if made > 0 {
+		p.log.Info().Int("changes", made).Msg("topology made")
 	}
 	p.leases = eventlog.NewLeases(p.events, p.deployment)
 	return p.openKeys(ctx, nc, js)
@@ -140,7 +149,7 @@ func (p *platform) logFor(ctx context.Context, name string, h haste) (*eventlog.
 }
 
 func (p *platform) logOver(js jetstream.JetStream, h haste) *eventlog.Log {
-	opts := eventlog.Options{Logger: p.log}
+	opts := eventlog.Options{Logger: p.log, OnStuck: p.onStuck}
 	switch {
 	case p.commit == nil:
 	case h == patient:

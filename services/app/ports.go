@@ -37,7 +37,7 @@ type apiLog struct {
 
 func (l apiLog) Append(ctx context.Context, e events.Event) (uint64, error) {
 	ack, err := l.log.Append(ctx, e)
-	l.health.heard(err)
+	l.health.heard(e.Address, err)
 	return ack.Sequence, err
 }
 

@@ -35,7 +35,7 @@ func TestManagedPostgresIsKeptAlive(t *testing.T) {
 	if err := p.managed.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for p.pool.Ping(t.Context()) != nil {
@@ -48,7 +48,7 @@ func TestManagedPostgresIsKeptAlive(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	bounded, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	bounded, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	if err := p.close(bounded); err != nil {
 		t.Error(err)

@@ -38,17 +38,13 @@ func (q apiQuota) Reserve(ctx context.Context, tenant string, windows []quotas.W
 // startQuota follows the refunds, and gives the book of this process. What is counted does not wait for the disk: the append that follows
 // does, and covers it.
 func (a *App) startQuota(ctx context.Context) (apiQuota, error) {
-	nc, err := a.p.connect(ctx, "quota")
+	log, err := a.p.logFor(ctx, "quota", urgent)
 	if err != nil {
 		return apiQuota{}, err
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return apiQuota{}, err
-	}
-	records := quota.NewRecords(quotaBucket(js), a.log)
+	records := quota.NewRecords(log, a.log)
 	a.sup.start(ctx, "quota-records", records.Run)
-	return apiQuota{quota.NewBook(a.p.logOver(js, urgent), records, a.log)}, nil
+	return apiQuota{quota.NewBook(log, records, a.log)}, nil
 }
 
 // startPresence follows what the log says of instances.

@@ -17,7 +17,7 @@ func startIngest(ctx context.Context, a *App) error {
 	}
 	logger := a.log.With().Str("role", "ingest").Logger()
 	h := receipts.NewIngest(a.p.feed, a.p.secrets, a.p.keys, log, receipts.IngestSettings{
-		Control: log, Logger: logger, Metrics: a.metrics.receipts,
+		Control: log, CatchUp: apiControl{a.p.feed, log}.CatchUp, Logger: logger, Metrics: a.metrics.receipts,
 	})
 	if a.urls.Ingest, err = a.serve(ctx, "ingest", a.p.cfg.IngestAddr, h); err != nil {
 		return err
@@ -28,7 +28,7 @@ func startIngest(ctx context.Context, a *App) error {
 	}
 	r := receipts.NewRegistrar(a.p.feed, a.p.secrets, receipts.Gateways{
 		Secrets: a.p.secrets, Config: evolution.Config{Limits: evolution.Limits{Other: a.p.cfg.NumberLimit}},
-	}, receipts.RegistrarSettings{BaseURL: base, Logger: logger, Metrics: a.metrics.receipts})
+	}, receipts.RegistrarSettings{BaseURL: base, Control: log, Logger: logger, Metrics: a.metrics.receipts})
 	a.sup.start(ctx, "registrar", r.Run)
 	return nil
 }
@@ -40,7 +40,8 @@ func startCorrelator(ctx context.Context, a *App) error {
 		return err
 	}
 	set := receipts.Settings{
-		Grace: a.p.cfg.ReceiptsGrace, GapAfter: a.p.cfg.AckOverdue, Finder: finder{a.views()}, Logger: a.log.With().Str("role", "correlator").Logger(),
+		MaxKept: max(a.p.cfg.ReceiptsKept/len(a.p.partitions()), 1),
+		Grace:   a.p.cfg.ReceiptsGrace, GapAfter: a.p.cfg.AckOverdue, Finder: finder{a.views()}, Logger: a.log.With().Str("role", "correlator").Logger(),
 		Metrics: a.metrics.receipts,
 	}
 	a.startPartitions(ctx, "correlator", func(ctx context.Context, p events.Partition) error {

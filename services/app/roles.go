@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -48,7 +47,7 @@ func startProjector(ctx context.Context, a *App) error {
 	}
 	a.views()
 	waiting := newWaiting()
-	a.ready["projector"] = waiting.err
+	a.ready["projector"] = roleHealth{work: waiting.work}
 	pr := projector.New(a.p.pool, projector.Config{Gapless: true, OnCommit: a.p.views.Committed, OnBatch: a.metrics.batch, OnWait: waiting.set, Logger: a.log})
 	// Tables before readers, where Postgres is there; where it is not, everything but reads starts without it.
 	first, cancel := context.WithTimeout(ctx, firstMigration)
@@ -110,7 +109,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 		Snapshots: kept, Witness: snapshots.NewWitness(cfg.witnessDir()), Checkpoint: a.checkpoint(),
 	})
 	a.sup.start(ctx, "dispatcher", d.Run)
-	a.ready["dispatcher"] = func() error { return errors.Join(d.Ready(), d.Faults()) }
+	a.ready["dispatcher"] = roleHealth{work: d.Unready, some: d.Faults}
 	return nil
 }
 
@@ -136,7 +135,7 @@ func startAPI(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	checks := append(a.health(log), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
+	checks := append(a.health(), api.Check{Name: "postgres", Degrades: "reads", Run: a.p.pool.Ping})
 	claims := eventlog.NewClaims(log, a.p.deployment)
 	fence := apiFence{log, &a.appends, a.guard}
 	quota, err := a.startQuota(ctx)

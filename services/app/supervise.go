@@ -14,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/rs/zerolog"
 
+	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/await"
 )
 
@@ -79,13 +80,14 @@ func (s *supervisor) set(name string, err error) {
 	s.health[name] = err
 }
 
-// check gives the health of a part, or of all parts of a role: "projector" is that and "projector-0", "projector-1", …
-func (s *supervisor) check(role string) error {
+// check gives the health of a part, or of all parts of a role: "projector" is that and "projector-0", "projector-1", … Parts of a
+// partition in except are left out.
+func (s *supervisor) check(role string, except map[events.Partition]error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(s.health)) {
-		if roleOf(name) == role && s.health[name] != nil {
+		if of, p := roleOf(name); of == role && s.health[name] != nil && (of == name || except[p] == nil) {
 			errs = append(errs, fmt.Errorf("%s: %w", name, s.health[name]))
 		}
 	}
@@ -98,19 +100,20 @@ func (s *supervisor) roles() []string {
 	defer s.mu.Unlock()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(s.health)) {
-		if r := roleOf(name); !slices.Contains(out, r) {
+		if r, _ := roleOf(name); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-func roleOf(part string) string {
+// roleOf splits the name of a part: into the role and the partition where it is one of several, else it is the role.
+func roleOf(part string) (role string, p events.Partition) {
 	role, number, ok := strings.Cut(part, "-")
-	if _, err := strconv.Atoi(number); ok && err == nil {
-		return role
+	if n, err := strconv.Atoi(number); ok && err == nil {
+		return role, events.Partition(n)
 	}
-	return part
+	return part, 0
 }
 
 // stopAll stops the parts in reverse order. It gives an error naming those that did not end in time.

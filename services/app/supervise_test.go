@@ -29,15 +29,15 @@ func TestAPartThatFailsIsStartedAgainAndShowsIt(t *testing.T) {
 			return nil
 		})
 		synctest.Wait()
-		if err := s.check("flaky"); err == nil {
+		if err := s.check("flaky", nil); err == nil {
 			t.Error("a failed part counts as healthy")
 		}
-		if err := s.check("steady"); err != nil {
+		if err := s.check("steady", nil); err != nil {
 			t.Errorf("trouble of one part shows in another: %v", err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := s.check("flaky"); err != nil || runs.Load() != 3 {
+		if err := s.check("flaky", nil); err != nil || runs.Load() != 3 {
 			t.Errorf("after %d runs: %v", runs.Load(), err)
 		}
 		if got := s.roles(); len(got) != 2 || got[0] != "flaky" || got[1] != "steady" {

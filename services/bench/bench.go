@@ -2,6 +2,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -225,7 +226,11 @@ func quantiles(name string, all []time.Duration) []Figure {
 	if len(all) == 0 {
 		return nil
 	}
+	return []Figure{{name + "_p50", ms(quantile(all, 0.5)), "ms"}, {name + "_p99", ms(quantile(all, 0.99)), "ms"}}
+}
+
+// quantile of at least one value, which it sorts.
+func quantile[T cmp.Ordered](all []T, q float64) T {
 	slices.Sort(all)
-	at := func(q float64) float64 { return ms(all[min(len(all)-1, int(q*float64(len(all))))]) }
-	return []Figure{{name + "_p50", at(0.5), "ms"}, {name + "_p99", at(0.99), "ms"}}
+	return all[min(len(all)-1, int(q*float64(len(all))))]
 }

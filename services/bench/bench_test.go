@@ -42,7 +42,7 @@ func TestFiguresOfALog(t *testing.T) { // not parallel: it sets the environment
 		t.Skip("real processes take seconds")
 	}
 	t.Setenv(asPilot, "1")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	if err := cli.Run(ctx, []string{"bench", "--figures", "start,rebuild,audit", "--events", "10000"}, "test", &out, &errs); err != nil {

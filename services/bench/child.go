@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pilotstatus.dev/infra/loopback"
 )
 
 // commandLimit bounds one command, stopLimit the orderly end of a process.
@@ -94,14 +95,11 @@ type running struct {
 
 // run starts a role in a process of its own.
 func run(ctx context.Context, binary string, args ...string) (*running, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	at, err := loopback.Addresses(ctx, 1)
 	if err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
+		return nil, fmt.Errorf("choose an address: %w", err)
 	}
-	r := &running{addr: l.Addr().String(), done: make(chan struct{})}
-	if err := l.Close(); err != nil {
-		return nil, fmt.Errorf("let the port go: %w", err)
-	}
+	r := &running{addr: at[0].String(), done: make(chan struct{})}
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.cmd = child(ctx, binary, append(args, "--metrics-addr", r.addr)...)
 	r.cmd.Stdout, r.cmd.Stderr = io.Discard, &r.errs

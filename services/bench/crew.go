@@ -210,8 +210,7 @@ func failover(ctx context.Context, dir string, s Settings, say func(...Figure) e
 			}
 			waited = append(waited, some...)
 		}
-		slices.Sort(waited)
-		if err := say(Figure{kind.name + "_p50", ms(waited[len(waited)/2]), "ms"}, Figure{kind.name + "_max", ms(waited[len(waited)-1]), "ms"}); err != nil {
+		if err := say(Figure{kind.name + "_p50", ms(quantile(waited, 0.5)), "ms"}, Figure{kind.name + "_max", ms(slices.Max(waited)), "ms"}); err != nil {
 			return err
 		}
 	}

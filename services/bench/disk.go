@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -28,6 +27,5 @@ func fsyncTime(dir string) (_ time.Duration, err error) {
 		}
 		all[i] = time.Since(began)
 	}
-	slices.Sort(all)
-	return all[len(all)/2], nil
+	return quantile(all, 0.5), nil
 }

@@ -29,16 +29,20 @@ const (
 	sharedID    = "bench-shared"
 )
 
-// fairness measures an OTP from its POST to the gateway on an idle instance, then on the same instance with a backlog of MARKETING,
-// which leaves as fast as it can meanwhile; and Jain's index over tenants that share an instance, each with a backlog of its own.
+// rounds is how often idle and behind follow each other: what the machine does meanwhile befalls both.
+const rounds = 10
+
+// fairness measures an OTP from its POST to the gateway on an idle instance, and on one with a backlog of MARKETING, which leaves as fast
+// as it can meanwhile and is paused while the idle one is measured; and Jain's index over tenants that share an instance, each with a
+// backlog of its own.
 func fairness(ctx context.Context, dir string, s Settings, say func(...Figure) error, log zerolog.Logger) error {
-	s.Instances = 2 // the second is shared
+	s.Instances = 3 // the third is shared
 	r, err := newRig(ctx, dir, s, log)
 	if err != nil {
 		return err
 	}
 	defer r.close(ctx)
-	r.n = 1
+	r.n = 2
 	if err := r.start(ctx, app.Roles()...); err != nil {
 		return err
 	}
@@ -46,28 +50,33 @@ func fairness(ctx context.Context, dir string, s Settings, say func(...Figure) e
 	if err != nil {
 		return err
 	}
-	if _, err := r.otps(ctx, 20); err != nil { // each number was asked for, the lane is open
-		return err
-	}
-	idle, err := r.otps(ctx, s.OTPs)
-	if err != nil {
-		return err
-	}
-	if err := say(quantiles("otp_accept_to_gateway_idle", idle)...); err != nil {
-		return err
+	for _, key := range r.keys {
+		if _, err := r.otps(ctx, key, 20); err != nil { // each number was asked for, the lane is open
+			return err
+		}
 	}
 	if err := r.backlog(ctx, s); err != nil {
 		return err
 	}
-	behind, err := r.otps(ctx, s.OTPs)
-	if err != nil {
-		return err
+	var idle, behind []time.Duration
+	var p50, p99 []float64 // of each round, behind to idle
+	for n := range rounds {
+		i, b, err := r.round(ctx, s.OTPs*(n+1)/rounds-s.OTPs*n/rounds)
+		if err != nil {
+			return err
+		}
+		idle, behind = append(idle, i...), append(behind, b...)
+		p50, p99 = append(p50, float64(quantile(b, 0.5))/float64(quantile(i, 0.5))), append(p99, float64(quantile(b, 0.99))/float64(quantile(i, 0.99)))
 	}
 	left := s.Backlog - len(r.sim.Ledger(evolutionsim.Filter{Text: "Offer"}).Entries)
 	if left <= 0 {
 		return fmt.Errorf("the backlog of %d was over before the OTPs: use a larger one", s.Backlog)
 	}
-	if err := say(append(quantiles("otp_accept_to_gateway_backlog", behind), Figure{"otp_backlog_left", float64(left), "messages"})...); err != nil {
+	if err := say(quantiles("otp_accept_to_gateway_idle", idle)...); err != nil {
+		return err
+	}
+	if err := say(append(quantiles("otp_accept_to_gateway_backlog", behind), Figure{"otp_backlog_to_idle_p50", quantile(p50, 0.5), "times"},
+		Figure{"otp_backlog_to_idle_p99", quantile(p99, 0.5), "times"}, Figure{"otp_backlog_left", float64(left), "messages"})...); err != nil {
 		return err
 	}
 	if err := r.pull(ctx, instanceID(0), presence.LeverPause); err != nil {
@@ -78,6 +87,50 @@ func fairness(ctx context.Context, dir string, s Settings, say func(...Figure) e
 		return err
 	}
 	return say(Figure{"fairness_50_tenants", index, "index"})
+}
+
+// round sends n OTPs on the idle instance, then as many on the one with the backlog.
+func (r *rig) round(ctx context.Context, n int) (idle, behind []time.Duration, err error) {
+	if err := r.rest(ctx); err != nil {
+		return nil, nil, err
+	}
+	if idle, err = r.otps(ctx, r.keys[1], n); err != nil {
+		return nil, nil, err
+	}
+	before := r.sim.Stats().Accepted
+	if err := r.pull(ctx, instanceID(0), presence.LeverResume); err != nil {
+		return nil, nil, err
+	}
+	if _, err := r.taken(ctx, "Offer", before); err != nil {
+		return nil, nil, err
+	}
+	if behind, err = r.otps(ctx, r.keys[0], n); err != nil {
+		return nil, nil, err
+	}
+	return idle, behind, r.pull(ctx, instanceID(0), presence.LeverPause)
+}
+
+// rest waits until the log stands still: what came of the last messages is told.
+func (r *rig) rest(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for last := uint64(0); ; {
+		now := uint64(0)
+		for _, p := range r.app.Partitions() {
+			seq, err := r.app.Events().LastSequence(bounded, events.EventsStream(p))
+			if err != nil {
+				return err
+			}
+			now += seq
+		}
+		if now == last {
+			return nil
+		}
+		last = now
+		if !await.Elapsed(bounded, 300*time.Millisecond) {
+			return fmt.Errorf("wait for the log to stand still: %w", context.Cause(bounded))
+		}
+	}
 }
 
 // share defines templates of OTP and MARKETING for the tenant of the bench, and a shared instance with its tenants; it gives a key of each.
@@ -98,7 +151,7 @@ func (r *rig) share(ctx context.Context) (keys []string, err error) {
 	template("bench-marketing", tenant, project, events.Marketing, "Offer {{n}} ends today.")
 	noTyping := false
 	inst := events.Instance{
-		ID: sharedID, Typing: &noTyping, TenantID: events.PlatformTenant, Name: instanceID(1), DisplayName: sharedID, GatewayURL: r.sim.URL(), Shared: true,
+		ID: sharedID, Typing: &noTyping, TenantID: events.PlatformTenant, Name: instanceID(2), DisplayName: sharedID, GatewayURL: r.sim.URL(), Shared: true,
 		Concurrency: 1, MaxConcurrency: 1,
 		Pace: events.Pace{RatePerMinute: 600, Costs: map[events.Category]float64{events.Utility: 0}}, // free for what is sent here
 	}
@@ -129,15 +182,15 @@ func (r *rig) say(ctx context.Context, key, template string, n int) error {
 	return r.send(ctx, key, map[string]any{"templateId": template, "deliverUntil": time.Now().UTC().Add(6 * time.Hour)}, n)
 }
 
-// otps sends one OTP after the other, and gives how long each took from its POST to the gateway.
-func (r *rig) otps(ctx context.Context, n int) (all []time.Duration, err error) {
+// otps sends one OTP after the other with a key, and gives how long each took from its POST to the gateway.
+func (r *rig) otps(ctx context.Context, key string, n int) (all []time.Duration, err error) {
 	bounded, cancel := context.WithTimeout(ctx, time.Duration(n)*time.Second)
 	defer cancel()
 	for range n {
 		r.otp++
 		before := r.sim.Stats().Accepted
 		at := time.Now()
-		if err := r.say(bounded, r.keys[0], "bench-otp", r.otp); err != nil {
+		if err := r.say(bounded, key, "bench-otp", r.otp); err != nil {
 			return nil, fmt.Errorf("measure an OTP: %w", err)
 		}
 		began, err := r.taken(bounded, fmt.Sprintf("Code %d is", r.otp), before)
@@ -161,7 +214,7 @@ func (r *rig) taken(ctx context.Context, text string, after int64) (time.Time, e
 	}
 }
 
-// backlog has MARKETING accepted while the instance is paused, and lets it go.
+// backlog has MARKETING accepted while the instance is paused.
 func (r *rig) backlog(ctx context.Context, s Settings) error {
 	if err := r.pull(ctx, instanceID(0), presence.LeverPause); err != nil {
 		return err
@@ -181,11 +234,7 @@ func (r *rig) backlog(ctx context.Context, s Settings) error {
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("accept a backlog: %w", err)
 	}
-	if err := r.pull(ctx, instanceID(0), presence.LeverResume); err != nil {
-		return err
-	}
-	_, err := r.taken(ctx, "Offer", 0)
-	return err
+	return nil
 }
 
 // shared has the tenants send bursts, one after the other, to the paused shared instance, lets it go, and gives Jain's index of the
@@ -209,7 +258,7 @@ func (r *rig) shared(ctx context.Context, keys []string) (float64, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		all := r.sim.Ledger(evolutionsim.Filter{Instance: instanceID(1)}).Entries
+		all := r.sim.Ledger(evolutionsim.Filter{Instance: instanceID(2)}).Entries
 		if len(all) >= sharers*sharedTurns {
 			slices.SortFunc(all, func(a, b evolutionsim.Entry) int { return a.StartedAt.Compare(b.StartedAt) })
 			turns := map[string]float64{}

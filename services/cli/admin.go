@@ -20,6 +20,7 @@ import (
 type adminCmd struct {
 	Bootstrap bootstrapCmd `cmd:"" help:"Make the first operator's key in a running deployment, and print it once."`
 	Import    importCmd    `cmd:"" help:"Bring tenants, projects, keys, templates and opt-ins of an older system from CSV or NDJSON files."`
+	MasterKey masterKeyCmd `cmd:"" name:"master-key" help:"Replace the master key, step by step, while messages go on."`
 }
 
 type bootstrapCmd struct {

@@ -25,7 +25,7 @@ func TestBootstrapWaitsForTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		bounded, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := a.Stop(bounded); err != nil {
 			t.Error(err)

@@ -71,7 +71,7 @@ func TestRebuildAndAuditOfARunningPilot(t *testing.T) {
 	}
 	defer func() { _ = stage.Close(t.Context()) }()
 	play := func(out io.Writer) error {
-		player := demo.Player{API: a.URLs().API, Ledger: stage.Gateway + "/sim/ledger", Stage: stage, Out: out, Within: time.Minute}
+		player := demo.Player{API: a.URLs().API, Ledger: stage.Gateway + "/sim/ledger", Stage: stage, Out: out, Within: 3 * time.Minute}
 		_, err := player.Play(t.Context())
 		return err
 	}

@@ -21,7 +21,7 @@ type benchCmd struct {
 	Accept    time.Duration `help:"How long acceptance is measured." default:"5s"`
 	Idle      int           `help:"Messages of the idle figure." default:"300"`
 	Backlog   int           `help:"Messages of MARKETING that an OTP overtakes, in the fairness figures." default:"100000"`
-	OTPs      int           `name:"otps" help:"OTPs of each latency of the fairness figures." default:"3000"`
+	OTPs      int           `name:"otps" help:"OTPs of each latency of the fairness figures." default:"6000"`
 	Resting   int           `help:"Instances of the resting figure." default:"10000"`
 	Dir       string        `help:"Directory on the disk to measure; empty is a temporary one." type:"path"`
 	Profile   string        `help:"File for a CPU profile of the run." type:"path"`

@@ -82,7 +82,7 @@ func TestReceiptsJudge(t *testing.T) {
 
 // The demonstration is what a stranger runs first: it must end well, on a machine of its own.
 func TestDemo(t *testing.T) {
-	out, err := run(t, "demo")
+	out, err := run(t, "demo", "--within", "3m")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

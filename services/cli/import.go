@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"path/filepath"
 	"time"
 
 	"pilotstatus.dev/infra/eventlog"
@@ -19,10 +18,9 @@ import (
 
 // importCmd brings the tables of an older system (docs/migrate.md).
 type importCmd struct {
-	Dir           string        `arg:"" type:"existingdir" help:"Directory with tenants, projects, keys, templates and optins, each as .csv or .ndjson, as far as there are any."`
+	Dir           string `arg:"" type:"existingdir" help:"Directory with tenants, projects, keys, templates and optins, each as .csv or .ndjson, as far as there are any."`
+	masterKeyFile `embed:""`
 	NATSURL       string        `name:"nats-url" help:"URL of the NATS server; of the embedded one by default." default:"nats://127.0.0.1:4222" env:"PILOT_NATS_URL"`
-	DataDir       string        `help:"Directory of the running server, and of the master key." default:".pilot" env:"PILOT_DATA_DIR" type:"path"`
-	MasterKeyFile string        `name:"master-key-file" help:"File of the master key, which opt-ins need; empty is master.key in the data directory." env:"PILOT_MASTER_KEY_FILE"`
 	DryRun        bool          `help:"Judge every row and say what would be done; record nothing."`
 	By            string        `help:"Who does it; empty is the user of this machine." env:"PILOT_OPERATOR"`
 	Reason        string        `help:"Why: kept with every change." default:"import"`
@@ -38,10 +36,7 @@ func (c *importCmd) Run(s *session) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
-	path := c.MasterKeyFile
-	if path == "" {
-		path = filepath.Join(c.DataDir, "master.key")
-	}
+	path := c.path()
 	var hasher migrate.Hasher
 	if master, err := keyring.LoadMaster(path); err == nil {
 		kv, err := js.KeyValue(ctx, topology.BucketKeys)

@@ -150,7 +150,7 @@ func importing(t *testing.T) importee {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		bounded, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := a.Stop(bounded); err != nil {
 			t.Error(err)

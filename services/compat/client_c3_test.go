@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,19 +180,31 @@ func c3Checks(t *testing.T, w *checks) {
 		}
 	})
 	w.check(t, "repeats_after_429", func(t *testing.T) {
-		c := &c3{base: w.beside(func(cfg *app.Config) { cfg.BurstRate, cfg.Burst = 4, 1 }) + "/v1", key: w.keys.other}
+		base := w.beside(func(cfg *app.Config) { cfg.BurstRate, cfg.Burst = 4, 1 }) + "/v1"
 		body := map[string]any{"destinationNumber": someone, "templateId": "code", "variables": map[string]any{"code": "331177"}}
-		repeated := 0
-		for range 3 { // the burst of this key is one
-			if _, failure := c.call(t, http.MethodPost, "/messages/send", body); failure != nil {
-				t.Fatalf("%+v", failure)
+		// Three at once, and the burst of this key is one. On a busy machine they may come one after the other all the same.
+		var sent, repeated atomic.Int64
+		for range 10 {
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					c := &c3{base: base, key: w.keys.other}
+					if _, failure := c.call(t, http.MethodPost, "/messages/send", body); failure != nil {
+						t.Errorf("%+v", failure)
+					}
+					sent.Add(1)
+					repeated.Add(int64(c.tries - 1))
+				})
 			}
-			repeated += c.tries - 1
+			all.Wait()
+			if repeated.Load() > 0 {
+				break
+			}
 		}
-		if repeated == 0 {
+		if repeated.Load() == 0 {
 			t.Error("nothing was answered 429")
 		}
-		eventually(t, "three left", func() bool { return w.left("331177") == 3 }, nil)
+		eventually(t, "all left", func() bool { return w.left("331177") == int(sent.Load()) }, nil)
 	})
 	w.check(t, "lost_answer", func(t *testing.T) {
 		c := provider() // nothing tells the repeat from a second message of the same text, as with the old service …
@@ -216,7 +230,10 @@ func c3Checks(t *testing.T, w *checks) {
 			t.Fatalf("%+v", failure)
 		}
 		id := stringOf(out, "id")
-		out, failure = c.call(t, http.MethodDelete, "/messages/cancel", map[string]any{"messageIds": []string{id}})
+		eventually(t, "a word about it", func() bool {
+			out, failure = c.call(t, http.MethodDelete, "/messages/cancel", map[string]any{"messageIds": []string{id}})
+			return failure != nil || !strings.Contains(fmt.Sprint(listOf(out, "failed")...), tryAgain)
+		}, nil)
 		if done := listOf(out, "cancelled"); failure != nil || len(done) != 1 || done[0] != id || len(listOf(out, "failed")) != 0 {
 			t.Errorf("%v, %+v", out, failure)
 		}

@@ -112,7 +112,12 @@ func c5Checks(t *testing.T, w *checks) {
 		if err != nil || id == "" {
 			t.Fatalf("%q, %v", id, err)
 		}
-		m, err := monitor.get(t, id)
+		var m map[string]any
+		eventually(t, "an answer about it", func() bool {
+			m, err = monitor.get(t, id)
+			later, ok := err.(*sdkError) //nolint:errorlint // as the SDK's users do: instanceof
+			return !ok || later.Status != http.StatusServiceUnavailable
+		}, nil)
 		if err != nil || m["id"] != id {
 			t.Errorf("%v, %v", m, err)
 		}

@@ -87,12 +87,16 @@ func fetch(client *http.Client, req *http.Request) (answer, error) {
 	return answer{resp.StatusCode, resp.Header, raw}, err
 }
 
-func (w *world) call(t *testing.T, r request) answer {
+// call makes a call, and a read again while the answer is that it cannot be told just now.
+func (w *world) call(t *testing.T, r request) (a answer) {
 	t.Helper()
-	a, err := fetch(plain, newRequest(t, r))
-	if err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "an answer to "+r.method+" "+r.url, func() bool {
+		var err error
+		if a, err = fetch(plain, newRequest(t, r)); err != nil {
+			t.Fatal(err)
+		}
+		return r.method != http.MethodGet || a.status != http.StatusServiceUnavailable
+	}, func() string { return string(a.raw) })
 	return a
 }
 
@@ -131,10 +135,18 @@ func (w *world) await(t *testing.T, key, id, status string) map[string]any {
 	return a.json(t)
 }
 
-func (w *world) cancel(t *testing.T, key string, ids ...string) answer {
+// cancel cancels messages, again while one of them is to be tried again.
+func (w *world) cancel(t *testing.T, key string, ids ...string) (a answer) {
 	t.Helper()
-	return w.call(t, request{method: http.MethodDelete, url: w.v1() + "/messages/cancel", key: key, body: map[string]any{"messageIds": ids}})
+	eventually(t, "a word about each", func() bool {
+		a = w.call(t, request{method: http.MethodDelete, url: w.v1() + "/messages/cancel", key: key, body: map[string]any{"messageIds": ids}})
+		return !bytes.Contains(a.raw, []byte(tryAgain))
+	}, func() string { return string(a.raw) })
+	return a
 }
+
+// tryAgain is why a message was not canceled of which nothing can be said just now.
+const tryAgain = "TRY_AGAIN"
 
 // left counts what the gateway sent with a text.
 func (w *world) left(text string) int {

@@ -110,12 +110,10 @@ func returnRefusals(t *testing.T, w *checks) {
 }
 
 func returnStatus(t *testing.T, w *checks) {
-	out := w.accepted(t, w.keys.own, map[string]any{
-		"destinationNumber": someone, "templateId": "boas_vindas", "variables": map[string]any{"nome": "return"}, "deliverAt": ahead(400 * time.Millisecond),
-	})
-	id := stringOf(out, "id")
+	body := map[string]any{"destinationNumber": someone, "templateId": "boas_vindas", "variables": map[string]any{"nome": "return"}}
+	later := stringOf(w.accepted(t, w.keys.own, with(body, "deliverAt", ahead(time.Hour))), "id")
 	fields := []string{"id", "status", "correlationId", "destinationNumber", "template", "createdAt", "sentAt", "deliveredAt", "readAt", "externalMessageId", "errorMessage"}
-	first := w.read(t, w.keys.own, id).json(t)
+	first := w.read(t, w.keys.own, later).json(t)
 	for _, f := range fields {
 		if _, there := first[f]; !there { // null, not absent
 			t.Errorf("%s is missing", f)
@@ -124,6 +122,10 @@ func returnStatus(t *testing.T, w *checks) {
 	if first["template"] != "boas_vindas" || first["sentAt"] != nil || first["errorMessage"] != nil {
 		t.Errorf("%v", first)
 	}
+	w.cancel(t, w.keys.own, later)
+	delete(body, "deliverAt")
+	out := w.accepted(t, w.keys.own, body)
+	id := stringOf(out, "id")
 	height := 0
 	eventually(t, "it is read", func() bool {
 		now := stringOf(w.read(t, w.keys.own, id).json(t), "status")

@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
@@ -26,7 +25,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	l := streamtest.New(t, 1, eventlog.Options{TryTimeout: 300 * time.Millisecond})
+	l := streamtest.New(t, 1, eventlog.Options{})
 	return &rig{server: l.Server, conn: l.Conn, log: l.Events, keys: l.Keys}
 }
 

@@ -20,12 +20,13 @@ type chain struct {
 	events [][]events.Recorded // by partition, in order
 	states map[string]message.State
 	ended  map[string]time.Time // when each was final or had left for the first time
+	parked map[string]bool      // instances that are parked
 	more   chan struct{}        // closed and made anew when there is more
 	err    error
 }
 
 func newChain() *chain {
-	return &chain{events: make([][]events.Recorded, partitions), states: map[string]message.State{}, ended: map[string]time.Time{}, more: make(chan struct{})}
+	return &chain{events: make([][]events.Recorded, partitions), states: map[string]message.State{}, ended: map[string]time.Time{}, parked: map[string]bool{}, more: make(chan struct{})}
 }
 
 // follow reads a partition until ctx ends.
@@ -35,6 +36,9 @@ func (c *chain) follow(ctx context.Context, log *eventlog.Log, p events.Partitio
 		defer c.mu.Unlock()
 		for _, rec := range b.Events {
 			c.events[p] = append(c.events[p], rec)
+			if instance, parked, ok := parkOf(rec); ok {
+				c.parked[instance] = parked
+			}
 			for _, id := range concerned(rec) {
 				s := c.states[id]
 				s.ID = id
@@ -49,6 +53,30 @@ func (c *chain) follow(ctx context.Context, log *eventlog.Log, p events.Partitio
 		c.more = make(chan struct{})
 		return nil
 	})
+}
+
+// parkOf gives the instance that an event parks, or of which it ends a park.
+func parkOf(rec events.Recorded) (instance string, parked, ok bool) {
+	switch rec.Type {
+	case events.TypeInstanceParked, events.TypeInstanceOpened, events.TypeInstanceUnparked, events.TypeInstanceResumed:
+		addr, err := events.ParseEventSubject(rec.Address)
+		return addr.Instance, rec.Type == events.TypeInstanceParked, err == nil
+	default:
+		return "", false, false
+	}
+}
+
+// parks lists the instances that are parked.
+func (c *chain) parks() (ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, parked := range c.parked {
+		if parked {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // concerned lists the messages an event is about.

@@ -75,6 +75,11 @@ func (d *deployment) define(ctx context.Context) error {
 	}, author, 0); err != nil {
 		return fmt.Errorf("define endpoint: %w", err)
 	}
+	key, err := control.Bootstrap(ctx, d.platform.Events(), "crash", false)
+	if err != nil {
+		return fmt.Errorf("define operator: %w", err)
+	}
+	d.operator = key.Reveal()
 	for i := range instances {
 		if last, err = d.defineInstance(ctx, c.Log, c.Secrets, author, i); err != nil {
 			return fmt.Errorf("define instance %d: %w", i, err)
@@ -86,7 +91,7 @@ func (d *deployment) define(ctx context.Context) error {
 func (d *deployment) defineInstance(ctx context.Context, log control.Appender, secrets control.Secrets, author control.Author, i int) (uint64, error) {
 	id := instanceID(i)
 	inst := events.Instance{
-		ID: id, TenantID: tenant, Name: id, DisplayName: id, Number: fmt.Sprintf("551190000%04d", i), GatewayURL: d.sim, Concurrency: calls(i), MaxConcurrency: calls(i),
+		ID: id, TenantID: tenant, Name: id, DisplayName: id, Number: fmt.Sprintf("551190000%04d", i), GatewayURL: d.front.URL(), Concurrency: calls(i), MaxConcurrency: calls(i),
 	}
 	var err error
 	if inst, err = secrets.SealNew(ctx, inst, simKey); err != nil {

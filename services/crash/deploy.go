@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/loopback"
 	"pilotstatus.dev/infra/postgres"
 	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/demo"
@@ -35,6 +36,7 @@ const (
 	ackOverdue    = time.Second
 	endsMargin    = 4 * time.Second // dispatchers have them first
 	snapshotEvery = 10              // events: each trial passes several
+	claimWait     = time.Second     // an operator's retry without an answer is repeated
 )
 
 // deployment is everything of one seed. This process holds the NATS server and the customer's receiver, and follows the log;
@@ -53,13 +55,20 @@ type deployment struct {
 
 	api, ingest string // addresses
 	sim         string // URL
+	front       *front // before it
 	keys        []string
+	operator    string // key
 	procs       map[string]*process
 	starts      map[string]int // of each process, to name their logs
 	lives       []*process     // of all roles, those that have ended too
 
-	load *load
+	load         *load
+	kills, stops []span // of processes
+	refusals     []span // in which the gateway answered that it, or an instance, cannot be used
 }
+
+// span is a time in which something happened.
+type span struct{ from, to time.Time }
 
 // deploy starts everything; what was started is ended again when something fails.
 func deploy(ctx context.Context, binary, dir string) (_ *deployment, err error) {
@@ -96,17 +105,19 @@ func deploy(ctx context.Context, binary, dir string) (_ *deployment, err error) 
 	if err := d.startSim(ctx); err != nil {
 		return nil, err
 	}
+	if d.front, err = startFront(ctx, d.sim); err != nil {
+		return nil, err
+	}
 	if err := d.define(ctx); err != nil {
 		return nil, err
 	}
 	d.followLog(ctx)
-	if d.api, err = freeAddr(ctx); err != nil {
+	fixed, err := loopback.Addresses(ctx, 2)
+	if err != nil {
 		return nil, err
 	}
-	if d.ingest, err = freeAddr(ctx); err != nil {
-		return nil, err
-	}
-	d.load = newLoad("http://"+d.api, d.keys)
+	d.api, d.ingest = fixed[0].String(), fixed[1].String()
+	d.load = newLoad("http://"+d.api, d.keys, d.operator)
 	for _, name := range []string{"projector", "correlator", "notifier", "dispatcher-1", "dispatcher-2", "reconciler", "ingest", "api"} {
 		if err := d.start(ctx, name, ""); err != nil {
 			return nil, err
@@ -132,7 +143,7 @@ func (d *deployment) launch(name, arm string) (*process, error) {
 	p, err := spawn(d.binary, d.dir, fmt.Sprintf("%s.%d", name, d.starts[name]), arm, role,
 		"--data-dir", filepath.Join(d.dir, name), "--master-key-file", filepath.Join(d.dir, "platform", "master.key"),
 		"--nats-url", d.platform.URLs().NATS, "--partitions", fmt.Sprint(partitions), "--postgres-url", d.postgres.URL(),
-		"--http-addr", d.api, "--ingest-addr", d.ingest, "--allow-loopback-endpoints", "--burst-rate=-1",
+		"--http-addr", d.api, "--ingest-addr", d.ingest, "--allow-loopback-endpoints", "--burst-rate=-1", "--claim-wait", claimWait.String(),
 		"--intent-budget", budget.String(), "--send-limit", callLimit.String(), "--successor-wait", successorWait.String(),
 		"--look-ups", "200ms,600ms", "--absent-after", absentAfter.String(), "--absent-apart", absentApart.String(), "--quiet", "100ms", "--presumed-after", presumedAfter.String(), "--probe-every", "500ms",
 		"--reconcile-every", "500ms", "--ack-overdue", ackOverdue.String(), "--ends-margin", endsMargin.String(), "--hook-waits", "500ms,1s,2s,5s", "--receipts-grace", "2s", "--snapshot-every", fmt.Sprint(snapshotEvery), "--log-level", "info", "--log-format", "json",
@@ -202,6 +213,9 @@ func (d *deployment) close(ctx context.Context) error {
 	if d.load != nil {
 		d.load.close()
 	}
+	if d.front != nil {
+		errs = append(errs, d.front.close())
+	}
 	if d.receiver != nil {
 		errs = append(errs, d.receiver.Close(ctx))
 	}
@@ -222,7 +236,7 @@ func (d *deployment) warmUp(ctx context.Context) error {
 	for i := range instances {
 		ok := false
 		for range 10 {
-			id, err := d.load.post(ctx, i, fmt.Sprintf("warm up %d at %s", i, time.Now().Format(time.StampNano)), 0)
+			id, err := d.load.post(ctx, i, fmt.Sprintf("warm up %d at %s", i, time.Now().Format(time.StampNano)), events.ClassUtility, 0)
 			if err != nil {
 				return fmt.Errorf("warm up: %w", err)
 			}
@@ -235,15 +249,6 @@ func (d *deployment) warmUp(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// freeAddr gives a loopback address that was free a moment ago, for a process that must come back to it.
-func freeAddr(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // visitor is a third dispatcher that joins and leaves.

@@ -35,6 +35,7 @@ func (d *deployment) judgeEnds(v *verdict, states map[string]message.State, faul
 			open++
 		}
 	}
+	faults += len(d.front.refused())
 	if most := faults * callsInAll(); open > most {
 		v.say(&v.Illegal, "%d attempts became unknown by %d faults, with %d calls at once", open, faults, callsInAll())
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -27,6 +26,7 @@ type verdict struct {
 	unproved       int           // left, and ended as presumed
 	latest         time.Duration // the longest that an end came after its deadline
 	begun          int           // dispatchers that began at a snapshot
+	parks, wide    int           // parks, and those of the whole gateway
 }
 
 func (v *verdict) say(count *int, format string, args ...any) {
@@ -40,6 +40,7 @@ func (d *deployment) judge(ctx context.Context, faults int) (verdict, error) {
 	// Not an error when it takes too long: what has not ended is counted.
 	_ = d.chain.wait(ctx, window+presumedAfter+15*time.Second, func() bool { return d.chain.at(d.chain.queued(), isOver) })
 	_ = d.chain.wait(ctx, time.Minute, func() bool { return len(d.untold()) == 0 })
+	_ = d.resumed(ctx)
 	logs, states, err := d.chain.snapshot()
 	if err != nil {
 		return v, err
@@ -50,6 +51,7 @@ func (d *deployment) judge(ctx context.Context, faults int) (verdict, error) {
 	}
 	d.judgeEnds(&v, states, faults)
 	d.judgeSnapshots(&v)
+	d.judgeParks(&v, logs)
 	d.judgeEffects(&v, logs, states, ledger)
 	for _, log := range logs {
 		for _, text := range illegal(log) {
@@ -60,8 +62,8 @@ func (d *deployment) judge(ctx context.Context, faults int) (verdict, error) {
 		v.say(&v.Events, "%s", text)
 	}
 	d.judgeViews(ctx, &v, states)
-	v.facts = fmt.Sprintf("%d in the log, %d answered, %d left, %d in doubt for a while of which %d left (%d never proved), at most %s late, %d starts at a snapshot, %s",
-		len(states), len(d.load.promised()), len(ledger.Entries), v.open, v.openLeft, v.unproved, v.latest.Round(100*time.Millisecond), v.begun, stages(states))
+	v.facts = fmt.Sprintf("%d in the log, %d answered, %d left, %d in doubt for a while of which %d left (%d never proved), at most %s late, %d starts at a snapshot, %d parks (%d of the gateway), %s",
+		len(states), len(d.load.promised()), len(ledger.Entries), v.open, v.openLeft, v.unproved, v.latest.Round(100*time.Millisecond), v.begun, v.parks, v.wide, stages(states))
 	return v, nil
 }
 
@@ -78,6 +80,7 @@ func (d *deployment) judgeEffects(v *verdict, logs [][]events.Recorded, states m
 			first[rec.Subject] = rec.Stored
 		}
 	}
+	causes := causesOf(logs)
 	texts, left := d.load.sent(), map[string]int{}
 	for _, e := range ledger.Entries {
 		left[e.Text]++
@@ -120,7 +123,7 @@ func (d *deployment) judgeEffects(v *verdict, logs [][]events.Recorded, states m
 		switch {
 		case ok && left[text] == 0 && !wasOpen(s):
 			v.say(&v.Lost, "%s never left, it is %s", id, s.View().Stage)
-		case ok && left[text] == 0 && strings.Contains(text, " stop "): // who was stopped comes back, and knows what it did not call
+		case ok && left[text] == 0 && !d.excused(text, s, causes): // who was stopped comes back, and knows what it did not call
 			v.say(&v.Lost, "%q (%s) never left, it is %s", text, id, s.View().Stage)
 		}
 		if ok && wasOpen(s) {

@@ -25,7 +25,8 @@ type story struct {
 	attempts []attempt
 	until    events.Recorded // its acceptance
 	slot     uint8
-	held     bool // its open start came while the instance was paused
+	code     bool // its category is OTP
+	held     bool // its open start came while the instance was paused or parked
 	proved   bool
 	ended    bool
 }
@@ -43,14 +44,15 @@ type court struct {
 	group   map[string]uint64            // instance → last fenced sequence
 	calling map[string]map[string]*story // instance → messages with an open start
 	paused  map[string]bool
+	parked  map[string]bool
 	faults  []string
 }
 
 // illegal lists what the order of a partition's log breaks: the chain of each group, no more open
-// starts of an instance than it may make calls at once and one in a slot (P5), none that calls though the instance was paused before it, a start only
-// where the attempt before had no effect or was found absent (R8), no end while a start is open, one end.
+// starts of an instance than it may make calls at once and one in a slot (P5), none that calls though the instance was paused or parked before it,
+// a start only where the attempt before had no effect or, unless it is of a code, was found absent (R8), no end while a start is open, one end.
 func illegal(log []events.Recorded) []string {
-	c := court{stories: map[string]*story{}, group: map[string]uint64{}, calling: map[string]map[string]*story{}, paused: map[string]bool{}}
+	c := court{stories: map[string]*story{}, group: map[string]uint64{}, calling: map[string]map[string]*story{}, paused: map[string]bool{}, parked: map[string]bool{}}
 	for _, rec := range log {
 		addr, err := events.ParseEventSubject(rec.Address)
 		if err != nil {
@@ -59,9 +61,9 @@ func illegal(log []events.Recorded) []string {
 		}
 		switch {
 		case rec.Type == events.TypeMessageQueued:
-			c.stories[rec.Subject] = &story{until: rec, slot: addr.Lane.Slot}
+			c.stories[rec.Subject] = &story{until: rec, slot: addr.Lane.Slot, code: addr.Lane.Class.Category() == events.OTP}
 		case addr.Group == events.GroupInstance:
-			c.lever(rec, addr.Instance)
+			c.word(rec, addr.Instance)
 		case addr.Group == events.GroupDispatch:
 			if rec.Prev != c.group[addr.Instance] {
 				c.fault(rec, fmt.Sprintf("it names %d as the fenced event before it, which is %d", rec.Prev, c.group[addr.Instance]))
@@ -121,30 +123,38 @@ func (c *court) started(rec events.Recorded, instance string, s *story) {
 	if s.ended || s.proved {
 		c.fault(rec, "the message has ended or left")
 	}
-	if n := len(s.attempts); rec.Attempt != n+1 || (n > 0 && s.last() != deferred && s.last() != disproved && s.last() != absent) {
+	again := s.last() == deferred || s.last() == disproved || s.last() == absent && !s.code
+	if n := len(s.attempts); rec.Attempt != n+1 || n > 0 && !again {
 		c.fault(rec, fmt.Sprintf("attempt %d after %v", rec.Attempt, s.attempts))
 	}
 	if !rec.Stored.Before(s.until.DeliverUntil) {
 		c.fault(rec, "deliverUntil has passed")
 	}
-	s.attempts, s.held = append(s.attempts, open), c.paused[instance]
+	s.attempts, s.held = append(s.attempts, open), c.paused[instance] || c.parked[instance]
 	if c.calling[instance] == nil {
 		c.calling[instance] = map[string]*story{}
 	}
 	c.calling[instance][rec.Subject] = s
 }
 
-// lever takes in a pause or its end: a start that was appended while it held may call once it is over.
-func (c *court) lever(rec events.Recorded, instance string) {
+// word takes in what holds an instance, or the end of it: a start that was appended while it was held may call once nothing holds it.
+func (c *court) word(rec events.Recorded, instance string) {
 	switch rec.Type {
 	case events.TypeInstancePaused:
 		c.paused[instance] = true
+	case events.TypeInstanceParked:
+		c.parked[instance] = true
+	case events.TypeInstanceOpened, events.TypeInstanceUnparked:
+		c.parked[instance] = false
 	case events.TypeInstanceResumed:
-		c.paused[instance] = false
-		for _, s := range c.calling[instance] {
-			s.held = false
-		}
+		c.paused[instance], c.parked[instance] = false, false
 	default:
+	}
+	if c.paused[instance] || c.parked[instance] {
+		return
+	}
+	for _, s := range c.calling[instance] {
+		s.held = false
 	}
 }
 
@@ -163,7 +173,7 @@ func (c *court) outcome(rec events.Recorded, instance string, s *story, from, to
 	}
 	if from == open {
 		if s.held && (to == accepted || to == refused || rec.Called) {
-			c.fault(rec, "it called, and the instance was paused before its start")
+			c.fault(rec, "it called, and the instance was paused or parked before its start")
 		}
 		delete(c.calling[instance], rec.Subject)
 	}

@@ -97,6 +97,18 @@ func TestSeedsDraw(t *testing.T) {
 		}
 		seen[a.pass] = true
 	}
+	classes := map[events.Class]bool{}
+	for n := range int64(60) {
+		trial := newTrial(nil, 1, "api.before_answer", "kill", 1)
+		text, class := trial.next(n)
+		if again, same := trial.next(n); again != text || same != class || !strings.HasSuffix(text, string(class.Category())) {
+			t.Errorf("message %d is %q of %s, then %q of %s", n, text, class, again, same)
+		}
+		classes[class] = true
+	}
+	if len(classes) != len(events.Classes()) {
+		t.Errorf("60 messages have %d classes only", len(classes))
+	}
 	if len(seen) < mostDefault/2 {
 		t.Errorf("50 seeds draw %d passes only", len(seen))
 	}
@@ -147,7 +159,42 @@ func TestCallsAtOnceByTheInstance(t *testing.T) {
 	}
 }
 
-func TestAPauseHoldsCalls(t *testing.T) {
+// ofClass gives each message of a script a class.
+func ofClass(class events.Class, s *script) []events.Recorded {
+	out := slices.Clone(s.log)
+	for i, rec := range out {
+		if rec.Type == events.TypeMessageQueued {
+			out[i].Address = events.QueuedSubject(0, events.Lane{Instance: "i1", Class: class, Tenant: "t1"})
+		}
+	}
+	return out
+}
+
+func TestACodeIsNotSentAgainWhereAnAttemptIsAbsent(t *testing.T) {
+	t.Parallel()
+	const started = events.TypeDispatchStarted
+	again := func(after string) *script {
+		s := new(script).queued("a").step(started, "a", 1)
+		if after == events.TypeDispatchAbsent {
+			s.step(events.TypeDispatchUnknown, "a", 1)
+		}
+		return s.step(after, "a", 1).step(started, "a", 2)
+	}
+	for class, after := range map[events.Class]map[string]string{
+		events.ClassOTP:       {events.TypeDispatchAbsent: "attempt 2 after", events.TypeDispatchDeferred: ""},
+		events.ClassOTPUrgent: {events.TypeDispatchAbsent: "attempt 2 after"},
+		events.ClassMarketing: {events.TypeDispatchAbsent: "", events.TypeDispatchDeferred: ""},
+	} {
+		for kind, want := range after {
+			got := illegal(ofClass(class, again(kind)))
+			if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {
+				t.Errorf("%s after %s: %q, want %q", class, kind, got, want)
+			}
+		}
+	}
+}
+
+func TestAPauseAndAParkHoldCalls(t *testing.T) {
 	t.Parallel()
 	const (
 		started  = events.TypeDispatchStarted
@@ -160,6 +207,7 @@ func TestAPauseHoldsCalls(t *testing.T) {
 		})
 	}
 	paused := func() *script { return lever(new(script).queued("a"), events.TypeInstancePaused) }
+	parked := func() *script { return lever(new(script).queued("a"), events.TypeInstanceParked) }
 	called := func(r *events.Recorded) { r.Called = true }
 	for name, c := range map[string]struct {
 		log  *script
@@ -169,6 +217,12 @@ func TestAPauseHoldsCalls(t *testing.T) {
 		"called":                    {paused().step(started, "a", 1).step(accepted, "a", 1), "was paused"},
 		"called in vain":            {paused().step(started, "a", 1).add(events.TypeDispatchDeferred, "a", 1, called), "was paused"},
 		"resumed before the call":   {lever(paused().step(started, "a", 1), events.TypeInstanceResumed).step(accepted, "a", 1), ""},
+		"parked":                    {parked().step(started, "a", 1).step(accepted, "a", 1), "parked before"},
+		"parked, another's call":    {lever(new(script).queued("a").step(started, "a", 1), events.TypeInstanceParked).step(accepted, "a", 1), ""},
+		"open before the call":      {lever(parked().step(started, "a", 1), events.TypeInstanceOpened).step(accepted, "a", 1), ""},
+		"unparked by an operator":   {lever(parked(), events.TypeInstanceUnparked).step(started, "a", 1).step(accepted, "a", 1), ""},
+		"paused in a park":          {lever(lever(parked(), events.TypeInstancePaused), events.TypeInstanceOpened).step(started, "a", 1).step(accepted, "a", 1), "was paused"},
+		"resumed from both":         {lever(lever(parked(), events.TypeInstancePaused), events.TypeInstanceResumed).step(started, "a", 1).step(accepted, "a", 1), ""},
 		"paused during the call":    {lever(new(script).queued("a").step(started, "a", 1), events.TypeInstancePaused).step(accepted, "a", 1), ""},
 	} {
 		got := illegal(c.log.log)

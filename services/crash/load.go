@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/apicall"
 )
 
@@ -22,12 +23,13 @@ type load struct {
 	accepted map[string]string // id of a 202 → text
 	texts    map[string]string // text → id; empty where no answer came
 	posted   int
+	operator string          // key of an operator
 	canceled map[string]bool // id of a message that was to be canceled → whether the answer says that it is
 }
 
-func newLoad(base string, keys []string) *load {
+func newLoad(base string, keys []string, operator string) *load {
 	return &load{
-		base: base, keys: keys, accepted: map[string]string{}, texts: map[string]string{}, canceled: map[string]bool{},
+		base: base, keys: keys, operator: operator, accepted: map[string]string{}, texts: map[string]string{}, canceled: map[string]bool{},
 		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * instances}},
 	}
 }
@@ -48,15 +50,16 @@ func (l *load) next(instance int) int {
 
 func (l *load) close() { l.client.CloseIdleConnections() }
 
-// post sends one message from an instance, once: without an answer it is not known whether it was accepted. It is to leave after
+// post sends one message of a class from an instance, once: without an answer it is not known whether it was accepted. It is to leave after
 // a while, at once when that is 0.
-func (l *load) post(ctx context.Context, instance int, text string, after time.Duration) (string, error) {
+func (l *load) post(ctx context.Context, instance int, text string, class events.Class, after time.Duration) (string, error) {
 	l.mu.Lock()
 	l.texts[text] = ""
 	l.mu.Unlock()
 	body := map[string]any{
 		"text": text, "destinationNumber": fmt.Sprintf("+55119%08d", 70000000+100*instance+l.next(instance)),
 		"deliverUntil": time.Now().Add(window).UTC().Format(time.RFC3339Nano),
+		"category":     class.Category(), "urgent": class == events.ClassOf(class.Category(), true),
 	}
 	if after > 0 {
 		body["deliverAt"] = time.Now().Add(after).UTC().Format(time.RFC3339Nano)

@@ -14,13 +14,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/await"
 )
 
 // most is how late a pass is drawn for, by point, where it is not the default: the passes that the load is sure to bring.
 var most = map[string]int{
 	"projector.mid_batch": 5, "dispatcher.snapshot_half_written": 5,
-	"dispatcher.before_absent": 1, "dispatcher.joined": 1, "reconciler.before_append": 3,
+	"dispatcher.before_absent": 1, "dispatcher.joined": 1, "dispatcher.before_parked": 3, "dispatcher.before_unparked": 3, "reconciler.before_append": 3,
 	"correlator.before_ack": 20, "ingest.before_answer": 20, "notifier.before_ack": 20, "notifier.after_post": 20,
 }
 
@@ -39,6 +40,7 @@ type trial struct {
 	// An instance is paused in each trial.
 	pauseOf int
 	pauseAt time.Duration
+	trouble bool // the gateway is to refuse
 
 	hit        chan struct{} // closed when the fault has happened
 	back       chan struct{} // closed when it is put right
@@ -62,6 +64,7 @@ func newTrial(d *deployment, seed uint64, point, action string, messages int) *t
 	}
 	t.pass = 1 + t.draw.IntN(n)
 	t.pauseOf, t.pauseAt = t.draw.IntN(instances), time.Duration(t.draw.Int64N(int64(pauseWithin)))
+	t.trouble = t.draw.IntN(2) == 0
 	return t
 }
 
@@ -82,10 +85,17 @@ func (t *trial) run(ctx context.Context) error {
 	g.Go(func() error { return t.fault(gctx, armed) })
 	g.Go(func() error { return t.pause(gctx) })
 	g.Go(func() error { return t.visit(gctx) })
+	g.Go(func() error { return t.refuse(gctx) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	if err := t.restore(ctx); err != nil {
+		return err
+	}
+	if err := t.d.resumed(ctx); err != nil {
+		return err
+	}
+	if err := t.hurry(ctx); err != nil {
 		return err
 	}
 	if err := t.d.chain.wait(ctx, window+10*time.Second, func() bool { return t.d.chain.at(t.ids, atRest) }); err != nil {
@@ -140,7 +150,11 @@ func (t *trial) send(ctx context.Context, instance int, given *atomic.Int64) err
 		if n > limit {
 			return fmt.Errorf("%s was not reached by %d messages", t.point, limit)
 		}
-		err := t.one(ctx, instance, fmt.Sprintf("%d %s %s %d", t.seed, t.point, t.action, n))
+		text, class := t.next(n)
+		err := t.one(ctx, instance, text, class)
+		if errors.Is(err, errRetry) { // what a customer asks for may be without an answer
+			return err
+		}
 		pause := 10*time.Millisecond + rand.N(40*time.Millisecond) //nolint:gosec // instances out of step
 		if err != nil {
 			pause = 200 * time.Millisecond
@@ -155,27 +169,18 @@ func (t *trial) send(ctx context.Context, instance int, given *atomic.Int64) err
 	return ctx.Err()
 }
 
-// scheduled is how far ahead a message is sent that is to be canceled.
-const scheduled = 5 * time.Second
-
-// one hands in one message. Where cancels are tried it hands in a second one that is to leave later, and cancels both: the
-// first is a race with its dispatcher.
-func (t *trial) one(ctx context.Context, instance int, text string) error {
-	id, err := t.d.load.post(ctx, instance, text, 0)
-	t.note(id, err)
-	if err != nil || t.point != "api.cancel_before_answer" {
-		return err
-	}
-	later, err := t.d.load.post(ctx, instance, text+" later", scheduled)
-	t.note(later, err)
-	if err != nil {
-		return err
-	}
-	if err = t.d.load.cancel(ctx, instance, id, later); err != nil {
-		t.note("", err)
-	}
-	return err
+// next gives text and class of the n-th message: drawn by its number, since several send. The text names the category.
+func (t *trial) next(n int64) (string, events.Class) {
+	text := fmt.Sprintf("%d %s %s %d", t.seed, t.point, t.action, n)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text))                     // never fails
+	draw := rand.New(rand.NewPCG(t.seed, h.Sum64())) //nolint:gosec // a seeded draw is wanted
+	class := events.Classes()[draw.IntN(len(events.Classes()))]
+	return text + word(class.Category()), class
 }
+
+// word is how a text ends that has a category.
+func word(c events.Category) string { return " as " + string(c) }
 
 // note keeps what a request was answered.
 func (t *trial) note(id string, err error) {
@@ -204,6 +209,7 @@ func (t *trial) fault(ctx context.Context, armed *process) error {
 		if !armed.killed() {
 			return fmt.Errorf("%s ended by itself: %s", armed.name, armed.cmd.ProcessState)
 		}
+		t.d.kills = append(t.d.kills, span{began, time.Now()})
 		await.Elapsed(ctx, time.Duration(t.draw.Int64N(int64(time.Second)))) // seeded: when it comes back
 		return t.comeBack(ctx)
 	}
@@ -212,6 +218,7 @@ func (t *trial) fault(ctx context.Context, armed *process) error {
 		pause += successorWait + leaseTTL
 	}
 	await.Elapsed(ctx, pause+time.Duration(t.draw.Int64N(int64(time.Second))))
+	t.d.stops = append(t.d.stops, span{began, time.Now()})
 	select {
 	case <-armed.done:
 		return errors.New("the stopped process ended")

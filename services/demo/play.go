@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ type sent struct {
 
 func (p *Player) acts() []act {
 	k := p.Stage.Keys
-	order := time.Now().Format("150405") // played again it is another text: the same one within ten minutes is suppressed
+	order := rand.Text()[:8] // played again, be it at once, it is another text: the same one within ten minutes is suppressed
 	return []act{
 		{"OTP, shared number", k.Live, map[string]any{
 			"templateId": TemplateOTP, "destinationNumber": "+5511988887777", "variables": map[string]string{"code": "482913"},
@@ -117,8 +118,11 @@ func (p *Player) awaitRead(ctx context.Context, s sent) error {
 		if err := p.call(ctx, http.MethodGet, p.API+"/v1/messages/"+s.ID, s.key, nil, http.StatusOK, &m); err != nil {
 			return fmt.Errorf("read %s: %w", s.ID, err)
 		}
-		if m.Status == "READ" {
+		switch m.Status {
+		case "READ":
 			return nil
+		case "FAILED", "CANCELED":
+			return fmt.Errorf("%s, %s, ended %s (%s %s)", s.title, s.ID, m.Status, m.Stage, m.ErrorCode)
 		}
 		if !await.Elapsed(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("%s, %s, stayed %s (%s %s): %w", s.title, s.ID, m.Status, m.Stage, m.ErrorCode, ctx.Err())

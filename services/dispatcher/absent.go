@@ -8,6 +8,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/absence"
+	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/infra/evolution"
@@ -104,9 +105,9 @@ var connectionEvents = []string{"connection.update", "status.instance", "logout.
 // savesNow reports whether the gateway shows, now, the message that is known to have left last.
 func (a *actor) savesNow(ctx context.Context, inst events.Instance) bool {
 	a.mu.Lock()
-	known := a.q.NewestBound()
+	known, since := a.q.NewestBound()
 	a.mu.Unlock()
-	saves, err := a.saves(ctx, inst, known)
+	saves, err := a.saves(ctx, inst, known, since)
 	if err != nil {
 		a.log.Debug().Err(err).Msg("find a known message for a look-up")
 	}
@@ -123,12 +124,7 @@ type absentee struct {
 // a.mu.
 func (a *actor) observe(r lookupResult, g *sameText, free int) (gone []absentee) {
 	rules := a.p.d.set.Absence
-	strangers := 0
-	for _, row := range g.strangers {
-		if !a.q.Bound(row.KeyID) {
-			strangers++
-		}
-	}
+	strangers := a.unexplained(g)
 	for _, s := range g.suspects {
 		l := a.lookups[s.message.ID]
 		if s.ended == nil || l == nil || l.attempt != s.attempt {
@@ -160,9 +156,28 @@ func (a *actor) observe(r lookupResult, g *sameText, free int) (gone []absentee)
 	return gone
 }
 
+// unexplained counts the rows that prove nothing and are not known to be another message's. The caller holds a.mu.
+func (a *actor) unexplained(g *sameText) (n int) {
+	for _, row := range g.strangers {
+		if !a.q.Bound(row.KeyID) {
+			n++
+		}
+	}
+	return n
+}
+
+// elsewhere reports that an attempt may have gone to another gateway than the instance's present one, or left under another name: no look-up
+// here shows it. Who had not read of the move yet went on there for a while.
+func (a *actor) elsewhere(s suspect) (yes bool) {
+	a.p.d.catalog.Read(func(c *catalog.Catalog) { yes = c.MovedAt(a.id).After(s.since.Add(-time.Minute)) })
+	return yes
+}
+
 // socket judges the connection since the intent of s. The caller holds a.mu.
 func (a *actor) socket(w socketWord, s suspect) absence.Socket {
 	switch {
+	case a.elsewhere(s): // it is another connection
+		return absence.SocketShut
 	case w.shut, w.changed.After(s.since.Add(-lookSlack)), a.q.ConnectionSeq() > s.startSeq:
 		return absence.SocketShut
 	case w.open:
@@ -179,7 +194,7 @@ func (a *actor) absent(ctx context.Context, x absentee) {
 	err := a.decide(ctx, func(q *queue.Queue, _ time.Time) decision {
 		appended = false
 		e, ok := q.Entry(s.message.ID)
-		if !ok || e.Summary().Settled() || e.NextAttempt() != s.attempt+1 || q.ConnectionSeq() > s.startSeq {
+		if !ok || e.Summary().Settled() || e.NextAttempt() != s.attempt+1 || q.ConnectionSeq() > s.startSeq || a.elsewhere(s) {
 			return decision{}
 		}
 		if at := attemptOf(e, s.attempt); at.State != message.AttemptUnknown || at.Absent || at.Nonce != s.nonce {

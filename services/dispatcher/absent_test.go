@@ -55,13 +55,13 @@ func TestC1AbsencePermitsAnotherAttemptByPolicy(t *testing.T) {
 			r.run(doubting())
 			r.savesFirst()
 			r.fault(swallowed("swallowed"))
-			id := r.accept(order{text: "swallowed", class: class, window: 3 * time.Second})
-			want, starts := events.StageDispatched, 2
+			want, starts, window := events.StageDispatched, 2, time.Minute
 			if !again {
-				want, starts = events.StageFailed, 1
+				want, starts, window = events.StageFailed, 1, 6*time.Second // in which its absence is seen
 			}
+			id := r.accept(order{text: "swallowed", class: class, window: window})
 			v := r.awaitStage(id, want)
-			if r.count(id, events.TypeDispatchStarted) != starts || r.ledger("swallowed") != starts-1 || v.Presumed == again {
+			if r.called(id) != starts || r.ledger("swallowed") != starts-1 || v.Presumed == again {
 				t.Fatalf("view %+v\n%s", v, r.story(id))
 			}
 			found := r.absences(id)
@@ -102,7 +102,9 @@ func TestNoAbsenceWithoutEveryCondition(t *testing.T) {
 		"nothing is known to have left": {fault: hang, unsaved: true},
 		"the socket closed and opened": {fault: hang, unknown: func(r *rig) {
 			connection("connecting")(r)
-			time.AfterFunc(200*time.Millisecond, func() { connection("open")(r) })
+			before := r.sim.Stats().Requests
+			eventually(r.t, "a look-up", func() bool { return r.sim.Stats().Requests >= before+8 }, nil) // at least one asked for the state
+			connection("open")(r)
 		}},
 		"the log says it opened": {fault: hang, unknown: func(r *rig) { r.instanceEvent(events.TypeInstanceOpened, "opened") }},
 		"the gateway said it reconnects": {fault: hang, unknown: func(r *rig) {
@@ -132,13 +134,13 @@ func TestNoAbsenceWithoutEveryCondition(t *testing.T) {
 				r.savesFirst()
 			}
 			c.fault(r)
-			id := r.accept(order{text: "doubtful", class: events.ClassUtility, window: 1500 * time.Millisecond})
-			r.awaitStage(id, events.StageUnconfirmed)
+			id := r.accept(order{text: "doubtful", class: events.ClassUtility, window: 3 * time.Second})
+			r.awaitUnknown(id)
 			if c.unknown != nil {
 				c.unknown(r)
 			}
 			v := r.awaitStage(id, events.StageFailed)
-			if !v.Presumed || v.Attempts != 1 || len(r.absences(id)) != 0 || r.ledger("doubtful") != 0 {
+			if !v.Presumed || r.called(id) != 1 || len(r.absences(id)) != 0 || r.ledger("doubtful") != 0 {
 				t.Fatalf("view %+v\n%s", v, r.story(id))
 			}
 		})
@@ -148,7 +150,7 @@ func TestNoAbsenceWithoutEveryCondition(t *testing.T) {
 // observed stores what a gateway said, as the ingest does.
 func (r *rig) observed(o events.GatewayObserved) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_, err := r.log.Append(ctx, events.Event{
 		Address:  events.ReceiptSubject(r.p, instanceID, o.Event),
@@ -179,14 +181,16 @@ func (r *rig) strayText(to, text string) {
 func TestC1AnAbandonedRequestThatLeavesLateIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.run(doubting())
+	set := doubting()
+	set.Absence.Apart = 3 * time.Second
+	r.run(set)
 	r.savesFirst()
-	for _, late := range []int{400, 700, 1000} { // the last one leaves between the two counts
+	for _, late := range []int{400, 700, 2200} { // the last one leaves between the two counts, about 1 s and 4 s after its intent
 		text := "late " + time.Duration(late).String()
 		r.fault(evolutionsim.Fault{Kind: "delay", When: "before", DelayMS: late, TextContains: text, Times: 1})
 		id := r.accept(order{text: text, class: events.ClassUtility})
 		r.awaitStage(id, events.StageDispatched)
-		if r.ledger(text) != 1 || r.count(id, events.TypeDispatchStarted) != 1 || r.count(id, events.TypeDispatchProved) != 1 {
+		if r.ledger(text) != 1 || r.called(id) != 1 || r.count(id, events.TypeDispatchProved) != 1 {
 			t.Fatalf("after %d ms: left %d times\n%s", late, r.ledger(text), r.story(id))
 		}
 	}
@@ -196,17 +200,19 @@ func TestC1AnAbandonedRequestThatLeavesLateIsNotSentAgain(t *testing.T) {
 func TestARowThatAppearsAfterAbsenceProvesAndBlocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.run(doubting())
+	set := doubting()
+	set.Absence.Apart = time.Second // in which the pause is stored and read
+	r.run(set)
 	r.savesFirst()
-	r.fault(evolutionsim.Fault{Kind: "delay", When: "before", DelayMS: 2500, TextContains: "very late", Times: 1}) // longer than any gateway holds one
+	r.fault(evolutionsim.Fault{Kind: "delay", When: "before", DelayMS: 6000, TextContains: "very late", Times: 1}) // longer than any gateway holds one
 	id := r.accept(order{text: "very late", class: events.ClassUtility})
-	r.awaitStage(id, events.StageUnconfirmed)
+	r.awaitUnknown(id)
 	r.instanceEvent(events.TypeInstancePaused, "paused")
 	r.await(id, "absent", func(message.View) bool { return len(r.absences(id)) == 1 })
 	r.awaitStage(id, events.StageDispatched)
 	r.instanceEvent(events.TypeInstanceResumed, "resumed")
 	r.awaitStage(r.accept(order{text: "the next", class: events.ClassUtility}), events.StageDispatched)
-	if r.ledger("very late") != 1 || r.count(id, events.TypeDispatchStarted) != 1 {
+	if r.ledger("very late") != 1 || r.called(id) != 1 {
 		t.Fatalf("left %d times\n%s", r.ledger("very late"), r.story(id))
 	}
 }
@@ -217,19 +223,19 @@ func TestIdenticalTextsAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	set := doubting()
-	set.Absence.After = 1500 * time.Millisecond
+	set.Absence = absence.Rules{After: 1500 * time.Millisecond, Apart: time.Second} // by then all have been tried
 	r.run(set)
 	r.savesFirst()
 	f := swallowed("twin")
 	f.Times = 3
 	r.fault(f)
-	window := 4 * time.Second
+	window := 7 * time.Second
 	one := r.accept(order{text: "twin", class: events.ClassUtility, window: window})
 	two := r.accept(order{text: "twin", class: events.ClassUtility, window: window})
 	other := r.accept(order{text: "twin", class: events.ClassUtility, number: "5511977776666"})
 	r.awaitStage(other, events.StageDispatched)
 	for _, id := range []string{one, two} {
-		if v := r.awaitStage(id, events.StageFailed); !v.Presumed || v.Attempts != 1 || len(r.absences(id)) != 0 {
+		if v := r.awaitStage(id, events.StageFailed); !v.Presumed || r.called(id) != 1 || len(r.absences(id)) != 0 {
 			t.Fatalf("view %+v\n%s", v, r.story(id))
 		}
 	}
@@ -244,12 +250,12 @@ func TestC3CountsBeginAnewWithALife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	set := doubting()
-	set.Absence = absence.Rules{After: 300 * time.Millisecond, Apart: 1500 * time.Millisecond}
+	set.Absence = absence.Rules{After: 300 * time.Millisecond, Apart: 4 * time.Second}
 	_, stop := r.run(set)
 	r.savesFirst()
 	r.fault(swallowed("orphan"))
 	id := r.accept(order{text: "orphan", class: events.ClassUtility})
-	r.awaitStage(id, events.StageUnconfirmed)
+	r.awaitUnknown(id)
 	started := r.startedAt(id)
 	eventually(t, "the first count is taken", func() bool { return time.Since(started) > time.Second }, nil)
 	stop()
@@ -272,6 +278,7 @@ func TestC3AnAttemptOfAnotherLifeIsNeverAbsent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	set := doubting()
+	set.SuccessorWait = unowned().SuccessorWait
 	_, stop := r.run(set)
 	r.savesFirst()
 	stop()

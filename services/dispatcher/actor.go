@@ -31,9 +31,10 @@ type actor struct {
 	mine map[string]bool
 	// flying holds the nonces of starts that a turn is busy with, from before they are published until their outcome is in the log.
 	flying  map[string]bool
-	typed   map[string]bool // messages for which somebody types, or typed before their turn gave way
-	gave    map[string]bool // messages whose turn gave way
-	holds   *holds          // brought to q
+	typed   map[string]bool   // messages for which somebody types, or typed before their turn gave way
+	gave    map[string]bool   // messages whose turn gave way
+	doubted map[string]doubts // of messages that are held back
+	holds   *holds            // brought to q
 	probeAt time.Time
 	probes  int // in a row that did not end what holds it
 
@@ -44,7 +45,7 @@ type actor struct {
 	unsaid    atomic.Int32   // outcomes that could not be appended yet: nothing is taken meanwhile
 	lanes     *lanes
 	numbers   *numbers
-	breaker   breaker
+	holdoff   holdoff
 
 	// Below: only the goroutine of run.
 	seen     map[string]time.Time // nonce of a foreign open start → when this process first read it (rule R4)
@@ -59,7 +60,7 @@ type actor struct {
 func newActor(p *partition, id string) *actor {
 	return &actor{
 		p: p, id: id, log: p.d.log.With().Str("instance", id).Logger(),
-		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, flying: map[string]bool{}, typed: map[string]bool{}, gave: map[string]bool{}, kicks: make(chan struct{}, 1),
+		q: queue.New(id, p.d.set.Rules), mine: map[string]bool{}, flying: map[string]bool{}, typed: map[string]bool{}, gave: map[string]bool{}, doubted: map[string]doubts{}, kicks: make(chan struct{}, 1),
 		appending: make(chan struct{}, 1), lanes: newLanes(), seen: map[string]time.Time{}, lookups: map[string]*lookup{},
 		endMargin: p.d.set.EndMargin + time.Duration(p.d.draw()*float64(p.d.set.EndMargin)/2),
 		results:   make(chan lookupResult, 8), numbers: newNumbers(p.d.set.NumberTTL),
@@ -70,8 +71,15 @@ func newActor(p *partition, id string) *actor {
 func (a *actor) fold(rec events.Recorded) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	was := a.shut()
 	a.q.Apply(rec)
+	if !was && a.shut() { // what has just gone is not asked at once whether it is back
+		a.probes, a.probeAt = 0, a.p.d.set.Now().Add(a.probeWait(0, a.q.ParkedWide()))
+	}
 }
+
+// shut reports that nothing leaves until a probe, a word of the gateway or an operator ends it. The caller holds a.mu.
+func (a *actor) shut() bool { return a.q.Parked() || a.q.Closed() }
 
 // kick wakes the actor; it never blocks.
 func (a *actor) kick() {
@@ -81,11 +89,19 @@ func (a *actor) kick() {
 	}
 }
 
-// busy reports whether the actor has anything to do.
+// busy reports whether the actor has anything to do. What is shut is probed also without messages: the API takes none for an instance
+// that is closed, so that none would come to wake it. One that was removed is not.
 func (a *actor) busy() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.q.Len() > 0 || a.q.Parked() || a.q.Taken() > 0
+	if a.q.Len() > 0 || a.q.Taken() > 0 {
+		return true
+	}
+	if !a.shut() {
+		return false
+	}
+	_, there := a.p.d.instance(a.id)
+	return there
 }
 
 // run works until ctx ends or there is nothing left to do for Idle.
@@ -160,6 +176,7 @@ func (a *actor) work(ctx context.Context) time.Duration {
 		a.lookUp(ctx)
 		a.lookUpRestored(ctx)
 		a.probe(ctx)
+		a.standIn(ctx)
 		a.dropIdleLanes()
 		if !a.next() {
 			break
@@ -175,7 +192,7 @@ func (a *actor) next() bool {
 		return false
 	}
 	inst, ok := a.p.d.instance(a.id)
-	if !ok || a.p.d.catalog.Current() != nil || now.Before(a.breaker.opensAt()) {
+	if !ok || a.p.d.catalog.Current() != nil || now.Before(a.holdoff.opensAt()) {
 		return false
 	}
 	if _, held := a.p.d.outages.held(inst.GatewayURL, a.id, now); held || !a.p.d.outages.known() {
@@ -221,7 +238,7 @@ func (a *actor) complain(held queue.Hold) {
 		a.p.d.metrics.held.WithLabelValues(string(held)).Inc()
 		a.log.Error().Str("fault", string(held)).Msg("instance stopped: its fenced events cannot be trusted")
 	case queue.HoldParked:
-		a.log.Warn().Msg("instance parked, or closed by the gateway: its messages wait for a probe, or for their deadline")
+		a.log.Warn().Msg("instance parked, or closed by the gateway: what it has to send waits for a probe, or for its deadline")
 	default:
 	}
 }
@@ -242,11 +259,14 @@ func (a *actor) nap() time.Duration {
 	if at, probes := a.probeNext(); probes {
 		until(at)
 	}
-	if at := a.breaker.opensAt(); at.After(now) {
+	if at := a.holdoff.opensAt(); at.After(now) {
 		until(at)
 	}
 	if inst, ok := a.p.d.instance(a.id); ok {
 		if at, held := a.p.d.outages.held(inst.GatewayURL, a.id, now); held {
+			until(at)
+		}
+		if at, held := a.p.d.outages.look(inst.GatewayURL, a.id); held {
 			until(at)
 		}
 	}

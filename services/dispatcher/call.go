@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -15,6 +16,8 @@ type outcome struct {
 	verdict evolution.Verdict
 	result  evolution.Result
 	called  bool
+	late    string        // where its write ended later than its last check allows: by how much; else empty
+	connect time.Duration // what a new connection could take
 	elapsed time.Duration
 	dueAt   time.Time // drawn once
 	alert   bool
@@ -27,21 +30,32 @@ func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.
 	limited, cancel := context.WithTimeout(ctx, a.p.d.set.CallLimit-s.age(a.p.d.set.Now()))
 	defer cancel()
 	sending := failpoint.Wrote(limited, "dispatcher.during_post")
-	check := func() error { return a.check(j, s) }
+	var asked atomic.Pointer[time.Time] // the last check
+	check := func() error {
+		now := a.p.d.set.Now()
+		asked.Store(&now)
+		return a.check(j, s)
+	}
+	// A connection that comes later would be refused by the last check: without one in time the gateway is out of reach. It goes on being
+	// made, and is there for the next try.
+	connect := max(a.p.d.set.Budget-s.age(a.p.d.set.Now()), time.Millisecond)
 	at := time.Now()
 	var res evolution.Result
 	if callOf(c) == evolution.CallSendButtons {
 		title, description := titled(c.Content)
 		res = client.SendButtons(sending, evolution.Buttons{
 			Instance: inst.Name, Number: number, Title: title, Description: description, Footer: c.Content.Footer,
-			Buttons: buttons(c.Content), TraceParent: c.trace, Check: check,
+			Buttons: buttons(c.Content), TraceParent: c.trace, Connect: connect, Check: check,
 		})
 	} else {
 		res = client.SendText(sending, evolution.Text{
-			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview && j.lane.Class.Category() != events.OTP, MessageID: s.chosen, TraceParent: c.trace, Check: check,
+			Instance: inst.Name, Number: number, Text: c.Content.Text(), LinkPreview: c.LinkPreview && j.lane.Class.Category() != events.OTP, MessageID: s.chosen, TraceParent: c.trace, Connect: connect, Check: check,
 		})
 	}
-	out := outcome{verdict: res.Verdict, result: res, called: res.Wrote, elapsed: time.Since(at), alert: res.Alert}
+	out := outcome{verdict: res.Verdict, result: res, called: res.Wrote, connect: connect, elapsed: time.Since(at), alert: res.Alert}
+	if at := asked.Load(); at != nil && res.Wrote {
+		out.late = lateWrite(s.age(*at), j.deliverUntil.Sub(*at), res.Pause, a.p.d.set.Budget)
+	}
 	if res.NumberRefused {
 		a.secondForm(limited, client, inst, c.Digits, number, &out)
 	}

@@ -43,9 +43,9 @@ func TestChosenIDTellsIdenticalTextsApart(t *testing.T) {
 	r.run(set)
 	r.fault(swallowed("twin"))
 	gone := r.accept(order{text: "twin", window: 3 * time.Second})
-	r.awaitStage(gone, events.StageUnconfirmed)
+	r.awaitUnknown(gone)
 	r.fault(evolutionsim.Fault{Kind: "hang", When: "after", TextContains: "twin", Times: 1})
-	left := r.accept(order{text: "twin", window: 3 * time.Second})
+	left := r.accept(order{text: "twin"})
 	v := r.awaitStage(left, events.StageDispatched)
 	if v.GatewayID != r.chosen(left) || r.count(left, events.TypeDispatchProved) != 1 {
 		t.Fatalf("view %+v\n%s", v, r.story(left))

@@ -45,12 +45,16 @@ func (p *partition) skewed() bool {
 // to compare it may well take an end.
 func (p *partition) timeless() bool { return p.skew.Load() == nil || p.skewed() }
 
-// skewed reports that the clock is off that of any partition: somebody else had better work.
+// skewed reports that the clock is off that of every partition it was compared with: somebody else had better work. Where it agrees with
+// some it is those others' servers whose clocks are off, and this process goes on in the partitions whose clock is its own.
 func (d *Dispatcher) skewed() bool {
+	off := false
 	for _, p := range d.parts {
 		if p.skewed() {
-			return true
+			off = true
+		} else if !p.timeless() {
+			return false
 		}
 	}
-	return false
+	return off
 }

@@ -74,3 +74,26 @@ func TestAClockThatWasNotComparedEndsNothing(t *testing.T) {
 		t.Error("an hour is not noticed")
 	}
 }
+
+// One server of a cluster whose clock was off took every partition from every dispatcher, not only those that it led.
+func TestAServerWhoseClockIsOffStopsItsPartitionsOnly(t *testing.T) {
+	t.Parallel()
+	d := New(Config{Logs: []*eventlog.Log{nil, nil, nil}})
+	now := time.Now()
+	d.parts[0].observe(now, now.Add(-time.Minute), now)
+	if !d.skewed() {
+		t.Error("its clock agrees with nobody's, and it goes on")
+	}
+	d.parts[1].observe(now, now, now)
+	if d.skewed() {
+		t.Error("it stops for one partition whose clock is off")
+	}
+	if !d.parts[0].timeless() || d.parts[1].timeless() || !d.parts[2].timeless() {
+		t.Error("it acts where the clock is off or was not compared, or does not where it is right")
+	}
+	d.parts[1].observe(now, now.Add(time.Minute), now)
+	d.parts[2].observe(now, now.Add(time.Minute), now)
+	if !d.skewed() {
+		t.Error("its clock agrees with nobody's any more, and it goes on")
+	}
+}

@@ -38,7 +38,11 @@ func (a *actor) conclude(ctx context.Context, r lookupResult) {
 	}
 	a.mu.Unlock()
 	for _, p := range proofs {
-		if !p.s.ghost && !p.s.open {
+		switch {
+		case p.s.open: // its answer will say so
+		case p.s.ghost:
+			a.provedAfterEnd(ctx, p)
+		default:
 			a.prove(ctx, p.s, p.row.KeyID)
 			a.mismatch(ctx, p)
 		}
@@ -78,16 +82,28 @@ func (g *sameText) attribute(bound func(keyID string) bool) (proofs []proof, fre
 		proofs = append(proofs, proof{s, g.rows[i], g.number})
 		rows = slices.DeleteFunc(rows, chose)
 	}
-	switch {
-	case len(rows) == 0 || len(rest) == 0:
-	case len(rows) >= len(rest):
-		for i, s := range rest {
-			proofs = append(proofs, proof{s, rows[i], g.number})
-		}
+	switch pairs := g.match(rest, rows); {
+	case len(rows) == 0 || len(rest) == 0 || g.dim:
+	case pairs != nil:
+		proofs = append(proofs, pairs...)
 	case !slices.ContainsFunc(rest, func(s suspect) bool { return s.message.ID != rest[0].message.ID }):
-		proofs = append(proofs, proof{rest[newestBefore(rest, rows[0])], rows[0], g.number})
+		if one := g.match(rest[:1], rows); one != nil {
+			proofs = append(proofs, proof{rest[newestBefore(rest, one[0].row)], one[0].row, g.number})
+		}
 	}
 	return proofs, free
+}
+
+// match gives each suspect, oldest first, the first of the rows that was not composed before its intent; nil where not every one gets one.
+func (g *sameText) match(suspects []suspect, rows []evolution.Record) (pairs []proof) {
+	for _, s := range suspects {
+		i := slices.IndexFunc(rows, func(r evolution.Record) bool { return !r.Timestamp.Before(s.since.Add(-lookSlack)) })
+		if i < 0 {
+			return nil
+		}
+		pairs, rows = append(pairs, proof{s, rows[i], g.number}), rows[i+1:]
+	}
+	return pairs
 }
 
 // newestBefore gives which of the attempts of one message a row belongs to: it was composed after its intent and before the next one.
@@ -114,6 +130,7 @@ func (a *actor) mismatch(ctx context.Context, p proof) {
 	if p.row.RemoteJID == "" || p.row.KeyID != p.s.chosen || recipient.JIDMatches(p.row.RemoteJID, p.number) {
 		return
 	}
+	a.p.d.metrics.strayed(p.row.RemoteJID)
 	j := job{id: p.s.message.ID, queuedSeq: p.s.message.QueuedSeq, attempt: p.s.attempt}
 	j.lane.Tenant = p.s.tenant
 	a.append(ctx, a.evidence(events.TypeEvidenceAnomaly, "anomaly", j, &events.EvidenceAnomaly{Kind: events.AnomalyJIDMismatch}))

@@ -72,6 +72,9 @@ func TestRowsAreAttributed(t *testing.T) {
 		"left under another id":          {[]suspect{attempt("b", 1, 200, chose("bound"))}, []evolution.Record{row("L", 201)}, map[string]string{"L": "b1"}, 1},
 		"one of two under another id":    {[]suspect{a, attempt("b", 1, 200, chose("bound"))}, []evolution.Record{row("L", 201)}, nil, 1},
 		"the first attempt of a message": {[]suspect{a, again}, []evolution.Record{row("K", 103)}, map[string]string{"K": "a1"}, 1},
+		"older than either of two":       {[]suspect{a, b}, []evolution.Record{row("K", 101), row("L", 102)}, nil, 2},
+		"one older than both":            {[]suspect{a, b}, []evolution.Record{row("J", 90), row("K", 101), row("L", 201)}, map[string]string{"K": "a1", "L": "b1"}, 3},
+		"older than a message's first":   {[]suspect{a, again}, []evolution.Record{row("K", 90)}, nil, 1},
 		"the second":                     {[]suspect{a, again}, []evolution.Record{row("K", 401)}, map[string]string{"K": "a2"}, 1},
 	} {
 		g := &sameText{suspects: c.suspects, rows: c.rows}

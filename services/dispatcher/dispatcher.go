@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -97,16 +98,18 @@ func New(c Config) *Dispatcher {
 	}
 	d.members = newMembership(d)
 	d.gateways = newGateways(func(ctx context.Context, inst events.Instance) (string, error) {
-		key, err := d.keys.OpenSecret(ctx, inst.ID, inst.GatewayKey)
+		bounded, cancel := context.WithTimeout(ctx, d.set.AppendTry)
+		defer cancel()
+		key, err := d.keys.OpenSecret(bounded, inst.ID, inst.GatewayKey)
 		return string(key), err
 	}, c.Gateway)
 	d.outages = newOutages(func(id string) string {
 		inst, _ := d.instance(id)
 		return inst.GatewayURL
-	}, d.behind, d.set.ResumeSpread)
+	}, d.behind, d.served, func(n int) { d.metrics.gateways.Set(float64(n)) }, d.set.ResumeSpread)
 	for n, log := range c.Logs {
 		d.parts = append(d.parts, newPartition(d, events.Partition(n), log))
-		d.outages.unread[events.Partition(n)] = true
+		d.outages.unread[events.Partition(n)] = time.Time{}
 	}
 	return d
 }
@@ -121,9 +124,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		g.Go(func() error { p.serve(ctx); return nil })
 		g.Go(func() error { d.followParks(ctx, p); return nil })
 	}
+	g.Go(func() error { d.awaitParks(ctx); return nil })
 	g.Go(func() error { return d.members.announce(ctx) })
 	g.Go(func() error { return d.members.watch(ctx) })
 	g.Go(func() error { return d.follow(ctx) })
+	d.gateways.moved.Store(true)
+	g.Go(func() error { return d.askVersions(ctx) })
 	g.Go(func() error {
 		changes, stop := d.catalog.Watch()
 		defer stop()
@@ -133,7 +139,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 				return nil
 			case <-changes:
 				d.holds.Store(readHolds(d.catalog))
-				d.outages.moved(d.set.Now())
+				d.outages.moved(d.instances(), d.set.Now())
+				d.gateways.moved.Store(true)
+				d.gateways.look()
 				d.wakeAll(ctx)
 			}
 		}
@@ -143,16 +151,29 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // Ready says why the dispatcher is not ready, of every partition that is its own to fold and is not; nil when all are.
 func (d *Dispatcher) Ready() error {
-	if d.view.Load() == nil {
-		return errors.New("it is not known yet which dispatchers live")
-	}
-	var errs []error
+	by, err := d.Unready()
+	errs := []error{err}
 	for _, p := range d.parts {
-		if p.folds() {
-			errs = append(errs, p.ready())
-		}
+		errs = append(errs, by[p.n])
 	}
 	return errors.Join(errs...)
+}
+
+// Unready is Ready by partition; the error says that it is not known which are this dispatcher's.
+func (d *Dispatcher) Unready() (map[events.Partition]error, error) {
+	if d.view.Load() == nil {
+		return nil, errors.New("it is not known yet which dispatchers live")
+	}
+	by := map[events.Partition]error{}
+	for _, p := range d.parts {
+		if !p.folds() {
+			continue
+		}
+		if err := p.ready(); err != nil {
+			by[p.n] = err
+		}
+	}
+	return by, nil
 }
 
 // faulted remembers which instances are stopped for a fault in their log.
@@ -164,6 +185,7 @@ func (d *Dispatcher) faulted(instance string, held queue.Hold) {
 	} else {
 		delete(d.faults, instance)
 	}
+	d.metrics.faulty.Set(float64(len(d.faults)))
 }
 
 // Faults gives an error while instances are stopped for a fault in their log; the others go on.
@@ -181,6 +203,7 @@ func (d *Dispatcher) forgetFaults(p events.Partition) {
 	d.faultsMu.Lock()
 	defer d.faultsMu.Unlock()
 	maps.DeleteFunc(d.faults, func(id string, _ queue.Hold) bool { return events.PartitionOf(id, len(d.parts)) == p })
+	d.metrics.faulty.Set(float64(len(d.faults)))
 }
 
 // Leading reports that this process lives, as the others see it, and works in some partition.
@@ -197,6 +220,17 @@ func (d *Dispatcher) instance(id string) (events.Instance, bool) {
 	var ok bool
 	d.catalog.Read(func(c *catalog.Catalog) { inst, ok = c.Instance(id) })
 	return inst, ok
+}
+
+// instances counts the instances of each gateway, by its URL.
+func (d *Dispatcher) instances() map[string]int {
+	n := map[string]int{}
+	d.catalog.Read(func(c *catalog.Catalog) {
+		for _, i := range c.Instances() {
+			n[i.GatewayURL]++
+		}
+	})
+	return n
 }
 
 // draw gives a number in [0,1) for jitter.

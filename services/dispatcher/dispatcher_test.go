@@ -16,7 +16,7 @@ func TestAcceptedMessageIsDispatchedOnce(t *testing.T) {
 	r.run(quick())
 	id := r.accept(order{text: "hello one"})
 	v := r.awaitStage(id, events.StageDispatched)
-	if v.GatewayID == "" || v.Attempts != 1 || r.ledger("hello one") != 1 {
+	if v.GatewayID == "" || r.called(id) != 1 || r.ledger("hello one") != 1 {
 		t.Fatalf("view %+v, ledger %d", v, r.ledger("hello one"))
 	}
 }
@@ -40,7 +40,9 @@ func TestC1HangAfterAcceptIsProvedByLookUpNeverSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.fault(evolutionsim.Fault{Kind: "hang", When: "after", TextContains: "hangs", Times: 1})
-	r.run(quick())
+	set := quick()
+	set.Budget, set.CallLimit = time.Second, 2*time.Second
+	r.run(set)
 	id := r.accept(order{text: "this hangs"})
 	v := r.awaitStage(id, events.StageDispatched)
 	if v.GatewayID == "" || r.count(id, events.TypeDispatchUnknown) != 1 || r.count(id, events.TypeDispatchProved) != 1 {
@@ -71,10 +73,10 @@ func TestC1SentBut400WithoutARowEndsPresumed(t *testing.T) {
 	r := newRig(t)
 	r.fault(evolutionsim.Fault{Kind: "unsaved", TextContains: "unsaved", Times: 1})
 	r.run(quick())
-	id := r.accept(order{text: "unsaved one", window: 2 * time.Second})
-	r.awaitStage(id, events.StageUnconfirmed)
+	id := r.accept(order{text: "unsaved one", window: 3 * time.Second})
+	r.awaitUnknown(id)
 	v := r.awaitStage(id, events.StageFailed)
-	if v.ErrorCode != events.FailDeliveryTimeout || !v.Presumed || r.ledger("unsaved one") != 1 || v.Attempts != 1 {
+	if v.ErrorCode != events.FailDeliveryTimeout || !v.Presumed || r.ledger("unsaved one") != 1 || r.called(id) != 1 {
 		t.Fatalf("view %+v, ledger %d\n%s", v, r.ledger("unsaved one"), r.story(id))
 	}
 }
@@ -231,10 +233,10 @@ func TestR6R9OpenStartOfAnotherLife(t *testing.T) {
 	if _, err := r.log.AppendFenced(t.Context(), r.p, instanceID, ev, 0); err != nil {
 		t.Fatal(err)
 	}
-	set := quick()
+	set := unowned()
 	began := time.Now()
 	r.run(set)
-	r.awaitStage(id, events.StageUnconfirmed)
+	r.awaitUnknown(id)
 	if waited := time.Since(began); waited < set.SuccessorWait {
 		t.Fatalf("called unknown after %s", waited)
 	}

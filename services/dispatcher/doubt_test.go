@@ -6,11 +6,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/message"
+	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/infra/snapshots"
 )
 
@@ -203,5 +205,25 @@ func TestRestoreThatOnlyTheWitnessKnows(t *testing.T) {
 	r.awaitStage(stayed, events.StageDispatched)
 	if n := r.ledger("left"); n != 1 {
 		t.Errorf("it left %d times", n)
+	}
+}
+
+// Who was removed is asked nothing any more, and its attempts without an answer cost no more than those of others.
+func TestARemovedInstanceIsNotLookedUpAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fault(evolutionsim.Fault{Kind: "reset", When: "before", Call: "sendText", TextContains: "gone"})
+	set := quick()
+	set.Rules.PresumedAfter = time.Hour
+	var looks atomic.Int64
+	set.Now = func() time.Time { looks.Add(1); return time.Now() }
+	r.run(set)
+	id := r.accept(order{text: "gone", window: 10 * time.Minute})
+	eventually(t, "unknown", func() bool { return r.count(id, events.TypeDispatchUnknown) == 1 }, func() string { return r.story(id) })
+	r.catalog.change(events.RemovedType(events.KindInstance), events.KindInstance, instanceID, &events.Removed{})
+	before := looks.Load()
+	<-time.After(2 * time.Second) // in which a look-up is due, and little may happen
+	if n := looks.Load() - before; n > 500 {
+		t.Errorf("the clock was read %d times in 2 s", n)
 	}
 }

@@ -34,7 +34,9 @@ func TestACallWaitsUntilItsStartIsOnDisk(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	synced := make(chan struct{})
-	r.disk(quick(), func() error {
+	set := quick()
+	set.AppendTry, set.Budget, set.CallLimit = patience, patience, 2*patience // only the disk decides when it is called
+	r.disk(set, func() error {
 		select {
 		case synced <- struct{}{}:
 		case <-t.Context().Done():
@@ -44,7 +46,11 @@ func TestACallWaitsUntilItsStartIsOnDisk(t *testing.T) {
 	for _, text := range []string{"first", "second"} {
 		id := r.accept(order{text: text})
 		r.storedOnly(id, text, 100*time.Millisecond)
-		<-synced
+		select {
+		case <-synced:
+		case <-time.After(patience):
+			t.Fatal("nothing waits for the disk")
+		}
 		r.awaitStage(id, events.StageDispatched) // no other sync ends
 	}
 }

@@ -77,7 +77,7 @@ func (p *partition) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.actors, p.running = map[string]*actor{}, map[string]bool{}
-	p.folded, p.current, p.broken, p.behind, p.lost = 0, false, nil, time.Time{}, false
+	p.folded, p.current, p.broken, p.behind, p.stalled, p.lost = 0, false, nil, time.Time{}, false, false
 	p.keep = keeping{divergent: p.keep.divergent, out: make(chan snapshot, 1)}
 	p.loads.clear()
 	p.d.forgetFaults(p.n)

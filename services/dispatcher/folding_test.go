@@ -150,7 +150,9 @@ func TestLanesAreDivided(t *testing.T) {
 	}
 	set.ID = "d-2"
 	two, _ := r.run(set)
-	eventually(t, "both work", func() bool { return two.Leading() && len(one.view.Load().serving[0]) == 2 }, nil)
+	eventually(t, "both work", func() bool {
+		return two.Leading() && len(one.view.Load().serving[0]) == 2 && len(two.view.Load().serving[0]) == 2
+	}, nil)
 	if a, b := lanes(one), lanes(two); a != 3 || b != 3 {
 		t.Errorf("two have %d and %d lanes", a, b)
 	}

@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/evolution"
 )
 
-// gateways keeps one client per gateway and key.
+// gateways keeps one client per gateway and key. Those of one gateway share what is known of its version (versions.go).
 type gateways struct {
 	open  func(ctx context.Context, inst events.Instance) (string, error) // unseals the apikey of an instance
 	build func(url, key string) (*evolution.Client, error)
@@ -20,14 +20,17 @@ type gateways struct {
 	mu      sync.Mutex
 	clients map[string]*evolution.Client // by URL and hash of the key
 	sealed  map[string]string            // by instance and sealed key → name in clients
-	asked   map[*evolution.Client]time.Time
-	again   time.Duration // before a gateway that did not tell its version is asked anew
+	askers  map[string]*asker            // by URL
+
+	looks chan struct{} // the asking for versions looks again
+	moved atomic.Bool   // the catalog changed since it was read for gateways
 }
 
 func newGateways(open func(context.Context, events.Instance) (string, error), build func(url, key string) (*evolution.Client, error)) *gateways {
 	return &gateways{
 		open: open, build: build,
-		clients: map[string]*evolution.Client{}, sealed: map[string]string{}, asked: map[*evolution.Client]time.Time{}, again: 30 * time.Second,
+		clients: map[string]*evolution.Client{}, sealed: map[string]string{}, askers: map[string]*asker{},
+		looks: make(chan struct{}, 1),
 	}
 }
 
@@ -38,7 +41,6 @@ func (g *gateways) client(ctx context.Context, inst events.Instance) (*evolution
 	c := g.clients[g.sealed[ref]]
 	g.mu.Unlock()
 	if c != nil {
-		g.learn(ctx, c)
 		return c, nil
 	}
 	key, err := g.open(ctx, inst)
@@ -47,12 +49,7 @@ func (g *gateways) client(ctx context.Context, inst events.Instance) (*evolution
 	}
 	sum := sha256.Sum256([]byte(key))
 	name := inst.GatewayURL + "|" + hex.EncodeToString(sum[:])
-	c, err = g.named(name, inst, key, ref)
-	if err != nil {
-		return nil, err
-	}
-	g.learn(ctx, c)
-	return c, nil
+	return g.named(name, inst, key, ref)
 }
 
 func (g *gateways) named(name string, inst events.Instance, key, ref string) (c *evolution.Client, err error) {
@@ -62,34 +59,24 @@ func (g *gateways) named(name string, inst events.Instance, key, ref string) (c 
 		if c, err = g.build(inst.GatewayURL, key); err != nil {
 			return nil, fmt.Errorf("make gateway client: %w", err)
 		}
+		of, err := g.asker(inst.GatewayURL)
+		if err != nil {
+			return nil, err
+		}
+		c.ShareVersion(of.client)
 		g.clients[name] = c
 	}
 	g.sealed[ref] = name
 	return c, nil
 }
 
-// learn asks a gateway for its version: at first, and now and then while it has told none. Some answers mean something in known
-// versions only, and only some take a chosen id. Not knowing it is safe.
-func (g *gateways) learn(ctx context.Context, c *evolution.Client) {
-	g.mu.Lock()
-	at, asked := g.asked[c]
-	if asked && (c.KnownVersion() != "" || time.Since(at) < g.again) {
-		g.mu.Unlock()
-		return
-	}
-	g.asked[c] = time.Now()
-	g.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, versionLimit)
-	defer cancel()
-	_, _ = c.Version(bounded) // it is asked again
-}
-
-const versionLimit = 3 * time.Second
-
 func (g *gateways) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range g.clients {
 		c.Close()
+	}
+	for _, a := range g.askers {
+		a.client.Close()
 	}
 }

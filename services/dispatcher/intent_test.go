@@ -18,7 +18,7 @@ func TestR1NoIntentOnceThePauseIsRead(t *testing.T) {
 	r.prime()
 	g.closed.Store(true)
 	id := r.accept(order{text: "chosen", number: "5521977776666"})
-	<-g.waiting
+	g.reached(t)
 	r.instanceEvent(events.TypeInstancePaused, "paused")
 	last, err := r.log.LastSequence(t.Context(), events.EventsStream(r.p))
 	if err != nil {

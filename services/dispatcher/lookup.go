@@ -17,6 +17,7 @@ type lookup struct {
 	next    time.Time
 	asked   int
 	counts  *absence.Counts // of that attempt; nil before the first observation
+	told    bool            // that it left all the same, after its end
 }
 
 // suspect is one attempt a look-up asks about.
@@ -30,7 +31,7 @@ type suspect struct {
 	chosen  string // the gateway id it asked for; "" for none
 	binding bool   // it left; only its gateway id is missing
 	held    bool   // it may have left in a part of the log that was lost
-	ghost   bool   // its message has ended: a row may be its, but it is not proved any more
+	ghost   bool   // its message has ended: a row that is its changes no state, and is told as an anomaly
 	open    bool   // its call is under way: a row may be its, and its answer will say so
 
 	// Only of an attempt that may be found absent: the last one of a message that is not over.
@@ -67,7 +68,7 @@ func (a *actor) lookUp(ctx context.Context) {
 	a.mu.Unlock()
 	live := map[string]bool{}
 	for _, s := range all {
-		if s.ghost || s.open {
+		if s.open {
 			continue
 		}
 		live[s.message.ID] = true
@@ -83,8 +84,12 @@ func (a *actor) lookUp(ctx context.Context) {
 			delete(a.lookups, id)
 		}
 	}
+	if !due {
+		return
+	}
 	inst, known := a.p.d.instance(a.id)
-	if !due || !known {
+	if !known { // it was removed: there is nobody to ask
+		a.lookedUp(all)
 		return
 	}
 	if len(all) > maxSuspects {

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"pilotstatus.dev/events"
+	"pilotstatus.dev/events/recipient"
 )
 
 // Metrics counts what dispatchers do. One Metrics serves a process.
@@ -14,9 +17,12 @@ type Metrics struct {
 	waited   *prometheus.HistogramVec
 	calls    prometheus.Histogram
 	held     *prometheus.CounterVec
+	faulty   prometheus.Gauge
 
+	foreign    *prometheus.CounterVec
 	suppressed prometheus.Counter
 	absent     prometheus.Counter
+	anomalies  *prometheus.CounterVec
 
 	members prometheus.Gauge
 	parts   *prometheus.GaugeVec
@@ -50,10 +56,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pilot_dispatcher_faults_total",
 			Help: "Instances that were stopped for a fault in their log: broken_chain, unreadable_event.",
 		}, []string{"fault"}),
+		faulty: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pilot_dispatcher_instances_stopped", Help: "Instances of this process that are stopped now for a fault in their log.",
+		}),
 		absent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pilot_dispatcher_absent_total",
 			Help: "Attempts without an answer of which look-ups found no trace, under all conditions: another may follow, by category.",
 		}),
+		anomalies: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_anomalies_total",
+			Help: "What a person should look at: proved_after_end, a message that was ended is at the gateway; late_write, a call was written later than its last check allows.",
+		}, []string{"kind"}),
 		members: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_members", Help: "Dispatchers that live, as this process sees them; 0 while it sees nobody.",
 		}),
@@ -70,6 +83,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pilot_dispatcher_suppressed_total", Help: "Messages that were not sent because the last one to their recipient said the same.",
 		}),
+		foreign: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pilot_dispatcher_foreign_numbers_total",
+			Help: "Messages whose number a gateway takes for somebody else's: held, not sent; left, it went there.",
+		}, []string{"message"}),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pilot_dispatcher_partition_stopped", Help: "1 while nothing is sent because the log cannot be followed or trusted.",
 		}, []string{"partition"}),
@@ -77,8 +94,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pilot_dispatcher_snapshots_total", Help: "Snapshots of the fold by result: kept, failed.",
 		}, []string{"result"}),
 	}
+	for _, message := range []string{"held", "left"} { // the first of a series is no increase: an alert would not see it
+		m.foreign.WithLabelValues(message)
+	}
+	for _, kind := range []string{events.AnomalyProvedAfterEnd, events.AnomalyLateWrite} {
+		m.anomalies.WithLabelValues(kind)
+	}
 	if reg != nil {
-		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.suppressed, m.absent, m.members, m.parts, m.working, m.gateways, m.stopped, m.snapshots)
+		reg.MustRegister(m.attempts, m.ends, m.waited, m.calls, m.held, m.faulty, m.foreign, m.suppressed, m.absent, m.anomalies, m.members, m.parts, m.working, m.gateways, m.stopped, m.snapshots)
 	}
 	return m
 }
@@ -113,4 +136,11 @@ func (m *Metrics) attempt(j job, s *intent, out outcome) {
 
 func (m *Metrics) ended(reason string, messages int) {
 	m.ends.WithLabelValues(reason).Add(float64(messages))
+}
+
+// strayed counts a message that went to somebody else's number. A LID may be the recipient's own.
+func (m *Metrics) strayed(jid string) {
+	if _, ok := recipient.JIDDigits(jid); ok {
+		m.foreign.WithLabelValues("left").Inc()
+	}
 }

@@ -96,7 +96,7 @@ func TestR2AStartOfAnotherIsNotMine(t *testing.T) {
 	r.prime()
 	g.closed.Store(true)
 	id := r.accept(order{text: "started by another", number: "5521977776666"})
-	<-g.waiting
+	g.reached(t)
 	r.foreign(id, events.TypeDispatchStarted)
 	r.awaitFolded(d)
 	g.closed.Store(false)

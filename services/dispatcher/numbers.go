@@ -18,10 +18,13 @@ const (
 	numberFine    numberVerdict = iota // send to the digits given back
 	numberRefused                      // every form of it is not on WhatsApp
 	numberNotNow                       // the instance is not connected
+	numberForeign                      // it would go to somebody else
+	numberUnsaid                       // it may: a gateway can take it for somebody else's, and the check does not say whether it does
 )
 
 // number resolves the digits to send to: with or without the ninth digit, as the number check says. A check that gives no
-// answer does not hold a message back: the digits are sent as they are.
+// answer does not hold a message back: the digits are sent as they are. One that names somebody else's number does, and so does no
+// answer where it could have named one.
 func (a *actor) number(ctx context.Context, client *evolution.Client, inst events.Instance, digits string) (resolved, numberVerdict) {
 	plain := resolved{number: digits}
 	if a.p.d.set.SkipNumbers {
@@ -37,19 +40,30 @@ func (a *actor) number(ctx context.Context, client *evolution.Client, inst event
 			return plain, numberNotNow
 		}
 		a.log.Debug().Err(err).Msg("number check")
+	}
+	if len(answers) == 0 {
+		if recipient.HoldsAnother(digits) {
+			return plain, numberUnsaid
+		}
 		return plain, numberFine
 	}
-	refused := 0
+	refused, found := 0, plain
 	for _, n := range answers {
 		switch {
-		case n.Exists && recipient.JIDMatches(n.JID, digits):
-			got, _ := recipient.JIDDigits(n.JID)
-			r := resolved{number: got, jid: n.JID, at: time.Now()}
-			a.numbers.put(digits, r)
-			return r, numberFine
 		case !n.Exists:
 			refused++
+		case recipient.JIDForeign(n.JID, digits):
+			return plain, numberForeign
+		case found.jid == "" && recipient.JIDMatches(n.JID, digits):
+			got, _ := recipient.JIDDigits(n.JID)
+			found = resolved{number: got, jid: n.JID, at: time.Now()}
 		}
+	}
+	if found.jid != "" {
+		if !recipient.HoldsAnother(digits) { // else the gateway may take it for another's at any time: it is asked for each time
+			a.numbers.put(digits, found)
+		}
+		return found, numberFine
 	}
 	if refused > 0 && refused == len(answers) && refused >= len(recipient.Variants(digits)) {
 		return plain, numberRefused

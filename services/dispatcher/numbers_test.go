@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/evolutionsim"
 )
@@ -91,22 +93,12 @@ func TestARefusedNumberIsAskedForAgain(t *testing.T) {
 	r.awaitStage(r.accept(order{text: "now it has"}), events.StageDispatched)
 }
 
-// A check that resolves a number to somebody else's resolves nothing: the message goes to the digits that were given. Cross-delivery by the
-// gateway itself is an anomaly, and what was resolved is asked for again.
-func TestAForeignNumberIsNeverTaken(t *testing.T) {
+// An acceptance that names somebody else's number is an anomaly, and what was resolved is asked for again.
+func TestWhatWentToSomebodyElseIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const foreign = "5519911112222@s.whatsapp.net"
-	id, err := r.sim.AddFault(evolutionsim.Fault{
-		Call: "whatsappNumbers", Kind: "answer", Status: 200, ContentType: "application/json",
-		Body: `[{"jid":"` + foreign + `","exists":true,"number":"5511988887777"}]`,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.run(quick())
-	r.awaitStage(r.accept(order{text: "foreign"}), events.StageDispatched)
-	r.sim.RemoveFault(id)
+	d, _ := r.run(quick())
 	r.awaitStage(r.accept(order{text: "resolved"}), events.StageDispatched)
 	r.fault(evolutionsim.Fault{Kind: "misroute", JID: foreign, TextContains: "astray", Times: 1})
 	astray := r.accept(order{text: "astray"})
@@ -117,11 +109,49 @@ func TestAForeignNumberIsNeverTaken(t *testing.T) {
 	if n := r.sim.Stats().Requests - before; n != 2 {
 		t.Errorf("%d requests: the number is not asked for again", n)
 	}
-	for _, text := range []string{"foreign", "resolved", "afterwards"} {
+	for _, text := range []string{"resolved", "afterwards"} {
 		for _, e := range r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries {
 			if e.JID != number+"@s.whatsapp.net" {
 				t.Errorf("%s was sent to %s", text, e.JID)
 			}
+		}
+	}
+	if n := testutil.ToFloat64(d.metrics.foreign.WithLabelValues("left")); n != 1 {
+		t.Errorf("%v counted", n)
+	}
+}
+
+// A LID that the check gives, or an address that is no number, says nothing of who would get the message: it is sent as given.
+func TestALIDHoldsNothingBack(t *testing.T) {
+	t.Parallel()
+	for _, jid := range []string{"123456789012345@lid", "5511988887777@s.whatsapp.net@s.whatsapp.net"} {
+		r := newRig(t)
+		r.fault(evolutionsim.Fault{
+			Call: "whatsappNumbers", Kind: "answer", Status: 200, ContentType: "application/json",
+			Body: `[{"jid":"` + jid + `","exists":true,"number":"5511988887777"}]`,
+		})
+		r.run(quick())
+		id := r.accept(order{text: "as given"})
+		r.awaitStage(id, events.StageDispatched)
+		if n := r.count(id, events.TypeEvidenceAnomaly); n != 0 {
+			t.Errorf("%s: %d anomalies", jid, n)
+		}
+	}
+}
+
+// The other spelling of a Mexican or Argentine mobile is no stranger.
+func TestC1MexicanAndArgentineSpellingsLeave(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.run(quick())
+	for given, want := range map[string]string{"5215512345678": "525512345678", "5491112345678": "541112345678"} {
+		id := r.accept(order{text: given, number: given})
+		r.awaitStage(id, events.StageDispatched)
+		if n := r.count(id, events.TypeEvidenceAnomaly); n != 0 {
+			t.Errorf("%s: %d anomalies", given, n)
+		}
+		if e := r.sim.Ledger(evolutionsim.Filter{Text: given}).Entries; len(e) != 1 || e[0].JID != want+"@s.whatsapp.net" {
+			t.Errorf("%s left as %+v", given, e)
 		}
 	}
 }

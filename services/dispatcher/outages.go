@@ -1,30 +1,37 @@
 package dispatcher
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"pilotstatus.dev/events"
-	"pilotstatus.dev/events/presence"
-	"pilotstatus.dev/infra/await"
-	"pilotstatus.dev/infra/eventlog"
 )
 
-// outages knows which gateways are unusable: each behind which an instance is parked for the gateway's sake, by whichever dispatcher. It
-// is folded from the parks in the log of every partition, so all dispatchers know the same.
+// outages knows which gateways are unusable: each behind which an instance is parked for the gateway's sake, by whichever dispatcher, and
+// that was not found in use since. It is folded from the parks in the log of every partition, so all dispatchers know the same; what this
+// process found in use itself comes to that. All of it is economy: who is not held tries, and is refused.
 type outages struct {
 	urlOf  func(instance string) string // "" when it is not known
 	behind func(url string) int         // how many instances
+	served func(instance string) bool   // some dispatcher works in its partition
+	tell   func(unusable int)           // how many gateways are unusable, when that changes
 	spread time.Duration                // over which at most the instances of a gateway begin again
 
-	mu     sync.Mutex
-	unread map[events.Partition]bool
-	parks  map[string]park            // by instance, while they hold
-	wide   map[string]map[string]bool // URL → instances parked for its sake
-	freed  map[string]freed           // URL → when it came back, for as long as its instances begin again
-	fails  map[string]fails           // URL → connections that failed in a row, as this process met them
-	probe  map[string]time.Time       // URL → no probe of an instance before
+	mu       sync.Mutex
+	unread   map[events.Partition]time.Time // not read to its end yet → when something was read of it; zero: nothing was
+	parks    map[string]park                // by instance, while they hold
+	gateways map[string]*gateway            // by URL
+	unusable int
+}
+
+// gateway is what is known of one.
+type gateway struct {
+	holders  map[string]bool // instances parked for its sake: nothing behind it starts while there is one
+	answered time.Time       // when it was found in use: no older park holds it
+	asks     *asks           // what this process asks of it while it is held; nil before anybody stands in
+	freed    *freed          // while its instances begin again; nil: they have
+	fails    fails           // connections that failed in a row, as this process met them
+	probe    time.Time       // no probe of an instance before
 }
 
 // park is the newest park of an instance.
@@ -52,17 +59,34 @@ const (
 	probeGap       = 20 * time.Millisecond // between two probes of instances of one gateway
 )
 
-func newOutages(urlOf func(string) string, behind func(string) int, spread time.Duration) *outages {
+func newOutages(urlOf func(string) string, behind func(string) int, served func(string) bool, tell func(int), spread time.Duration) *outages {
 	return &outages{
-		urlOf: urlOf, behind: behind, spread: spread, unread: map[events.Partition]bool{},
-		parks: map[string]park{}, wide: map[string]map[string]bool{}, freed: map[string]freed{}, fails: map[string]fails{}, probe: map[string]time.Time{},
+		urlOf: urlOf, behind: behind, served: served, tell: tell, spread: spread,
+		unread: map[events.Partition]time.Time{}, parks: map[string]park{}, gateways: map[string]*gateway{},
 	}
 }
+
+// of gives what is known of a gateway. The caller holds mu.
+func (o *outages) of(url string) *gateway {
+	g := o.gateways[url]
+	if g == nil {
+		g = &gateway{holders: map[string]bool{}}
+		o.gateways[url] = g
+	}
+	return g
+}
+
+func (g *gateway) held() bool { return len(g.holders) > 0 }
 
 // learn takes in what the fold says of an instance, and gives the URL of a gateway that this frees.
 func (o *outages) learn(id string, parked bool, p park, now time.Time) (free string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.take(id, parked, p, now)
+}
+
+// take is learn for a caller that holds mu.
+func (o *outages) take(id string, parked bool, p park, now time.Time) (free string) {
 	old, had := o.parks[id]
 	if !parked {
 		delete(o.parks, id)
@@ -70,46 +94,79 @@ func (o *outages) learn(id string, parked bool, p park, now time.Time) (free str
 	}
 	p.url = o.urlOf(id)
 	o.parks[id] = p
-	if had && (old.url != p.url || !p.wide) {
+	g := o.of(p.url)
+	holds := p.wide && p.url != "" && !p.at.Before(g.answered)
+	if had && (old.url != p.url || !holds) {
 		free = o.drop(id, old, now)
 	}
-	if p.wide && p.url != "" {
-		if o.wide[p.url] == nil {
-			o.wide[p.url] = map[string]bool{}
+	if holds {
+		if !g.held() {
+			o.changed(1)
 		}
-		o.wide[p.url][id] = true
-		delete(o.freed, p.url)
+		g.holders[id], g.freed = true, nil
 	}
 	return free
 }
 
 // drop lets an instance hold its gateway no longer. The caller holds mu.
 func (o *outages) drop(id string, old park, now time.Time) (free string) {
-	if !o.wide[old.url][id] {
+	g := o.of(old.url)
+	if !g.holders[id] {
 		return ""
 	}
-	delete(o.wide[old.url], id)
-	if len(o.wide[old.url]) > 0 {
+	delete(g.holders, id)
+	if g.held() {
 		return ""
 	}
-	delete(o.wide, old.url)
-	delete(o.fails, old.url)
-	o.freed[old.url] = freed{now, min(o.spread, time.Duration(o.behind(old.url))*beginEach)}
+	o.changed(-1)
+	g.fails, g.asks = fails{}, nil
+	o.again(g, o.behind(old.url), now)
 	return old.url
 }
 
-// moved looks again where the parked instances are, after a change of the catalog. What an instance that moved, or is gone, held is free.
-func (o *outages) moved(now time.Time) {
+// changed counts the gateways that are unusable. The caller holds mu.
+func (o *outages) changed(by int) {
+	o.unusable += by
+	o.tell(o.unusable)
+}
+
+// again lets the n instances of a gateway begin one after the other. The caller holds mu.
+func (o *outages) again(g *gateway, n int, now time.Time) { g.freed = &freed{now, o.over(n)} }
+
+// over gives how long n instances take that do something one after the other.
+func (o *outages) over(n int) time.Duration { return min(o.spread, time.Duration(n)*beginEach) }
+
+// answered takes in that a gateway was found in use at a time, and gives its URL when that frees it: who was parked for its sake before
+// then holds it no longer, though it may be long until its own partition can say so.
+func (o *outages) answered(url string, at, now time.Time) (free string) {
 	o.mu.Lock()
-	moved := map[string]park{}
-	for id, p := range o.parks {
-		if o.urlOf(id) != p.url {
-			moved[id] = p
+	defer o.mu.Unlock()
+	g := o.of(url)
+	if at.After(g.answered) {
+		g.answered = at
+	}
+	for id := range g.holders {
+		if p := o.parks[id]; p.at.Before(at) && o.drop(id, p, now) != "" {
+			free = url
 		}
 	}
-	o.mu.Unlock()
-	for id, p := range moved {
-		o.learn(id, true, p, now)
+	return free
+}
+
+// moved looks again where the parked instances are, after a change of the catalog that leaves so many behind each gateway. What an instance
+// that moved, or is gone, held is free, and a gateway without any is forgotten.
+func (o *outages) moved(behind map[string]int, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id, p := range o.parks {
+		if o.urlOf(id) != p.url {
+			o.take(id, true, p, now)
+		}
+	}
+	for url, g := range o.gateways {
+		if behind[url] == 0 && !g.held() {
+			delete(o.gateways, url)
+		}
 	}
 }
 
@@ -118,15 +175,15 @@ func (o *outages) moved(now time.Time) {
 func (o *outages) held(url, id string, now time.Time) (at time.Time, held bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.wide[url]) > 0 {
-		return time.Time{}, true
-	}
-	f, ok := o.freed[url]
+	g := o.of(url)
+	f := g.freed
 	switch {
-	case !ok:
+	case g.held():
+		return time.Time{}, true
+	case f == nil:
 		return time.Time{}, false
 	case now.Sub(f.at) >= f.spread:
-		delete(o.freed, url)
+		g.freed = nil
 		return time.Time{}, false
 	}
 	at = f.at.Add(time.Duration(fraction(id) * float64(f.spread)))
@@ -138,16 +195,18 @@ func fraction(id string) float64 {
 	return float64(events.Hash(id)>>32) / (1 << 32)
 }
 
-// prober gives the instance that asks for the whole gateway: one of those that hold it.
+// prober gives the instance that asks for the whole gateway: the first of those that hold it and that somebody works for. "" is none of
+// them: who stands in asks.
 func (o *outages) prober(url string) (id string, held bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for other := range o.wide[url] {
-		if id == "" || other < id {
+	g := o.of(url)
+	for other := range g.holders {
+		if (id == "" || other < id) && o.served(other) {
 			id = other
 		}
 	}
-	return id, id != ""
+	return id, g.held()
 }
 
 // refused counts the other instances of a gateway that were parked within a minute because it refused their key.
@@ -167,12 +226,11 @@ func (o *outages) refused(url, id, reason string, now time.Time) int {
 func (o *outages) unreachable(url string, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	f := o.fails[url]
+	f := &o.of(url).fails
 	if now.Sub(f.last) >= escalateWithin {
 		f.n = 0
 	}
 	f.n, f.last = f.n+1, now
-	o.fails[url] = f
 	return f.n >= escalateAfter
 }
 
@@ -180,17 +238,18 @@ func (o *outages) unreachable(url string, now time.Time) bool {
 func (o *outages) reached(url string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.fails, url)
+	o.of(url).fails = fails{}
 }
 
 // mayProbe bounds the probes of instances of one gateway. One that is refused is tried again later.
 func (o *outages) mayProbe(url string, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now.Before(o.probe[url]) {
+	g := o.of(url)
+	if now.Before(g.probe) {
 		return false
 	}
-	o.probe[url] = now.Add(probeGap)
+	g.probe = now.Add(probeGap)
 	return true
 }
 
@@ -198,69 +257,5 @@ func (o *outages) mayProbe(url string, now time.Time) bool {
 func (o *outages) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.wide)
-}
-
-// followParks takes in what a partition's log says of parks until ctx ends: of every partition, whether this process folds it or not.
-func (d *Dispatcher) followParks(ctx context.Context, p *partition) {
-	states := map[string]presence.State{} // of those that are parked
-	from := uint64(1)
-	for {
-		err := p.log.Tail(ctx, eventlog.TailConfig{
-			Stream: events.EventsStream(p.n), From: from, Filters: []string{events.GroupFilter(p.n, events.GroupInstance)},
-		}, func(ctx context.Context, b eventlog.Batch) error {
-			from = max(from, b.Last+1)
-			d.takeParks(ctx, states, b.Events)
-			if b.CaughtUp && d.outages.read(p.n) {
-				d.wakeAll(ctx)
-			}
-			return nil
-		})
-		if ctx.Err() != nil {
-			return
-		}
-		d.log.Warn().Err(err).Stringer("partition", p.n).Msg("parks cannot be followed: tried again")
-		await.Elapsed(ctx, followAgain)
-	}
-}
-
-func (d *Dispatcher) takeParks(ctx context.Context, states map[string]presence.State, recs []events.Recorded) {
-	for _, rec := range recs {
-		addr, err := events.ParseEventSubject(rec.Address)
-		if err != nil {
-			continue
-		}
-		s := states[addr.Instance].Apply(rec)
-		free := ""
-		switch {
-		case !s.Parked:
-			delete(states, addr.Instance)
-			free = d.outages.learn(addr.Instance, false, park{}, d.set.Now())
-		case rec.Type == events.TypeInstanceParked:
-			states[addr.Instance] = s
-			free = d.outages.learn(addr.Instance, true, park{wide: s.Park.Scope == events.ParkGateway, reason: s.Park.Reason, at: rec.Time}, d.set.Now())
-		default:
-			states[addr.Instance] = s
-		}
-		d.free(ctx, free)
-	}
-	d.metrics.gateways.Set(float64(d.outages.count()))
-}
-
-// read notes that what a partition's log says of parks was read once; true when that was the last of them.
-func (o *outages) read(p events.Partition) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.unread[p] {
-		return false
-	}
-	delete(o.unread, p)
-	return len(o.unread) == 0
-}
-
-// known reports that every partition was read once: until then nothing starts.
-func (o *outages) known() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.unread) == 0
+	return o.unusable
 }

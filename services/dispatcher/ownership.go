@@ -122,6 +122,12 @@ func (d *Dispatcher) owns(instance string) bool {
 	return v != nil && v.lives(time.Now()) && roster.Owner(v.serving[p], instance) == v.self
 }
 
+// served reports that some dispatcher works in the partition of an instance, as far as this one knows.
+func (d *Dispatcher) served(instance string) bool {
+	v := d.view.Load()
+	return v != nil && len(v.serving[events.PartitionOf(instance, len(d.parts))]) > 0
+}
+
 // current lists the partitions that this process has folded to their end and may work in.
 func (d *Dispatcher) current() []events.Partition {
 	var out []events.Partition

@@ -8,8 +8,12 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/roster"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/evolutionsim"
 )
+
+// pauseless is less than any lease of these tests takes to run out, and more than a machine stands still.
+const pauseless = 8 * time.Second
 
 // failoverWithin is how long an instance may wait for its next call when its dispatcher was killed with nothing begun.
 const failoverWithin = 5 * time.Second
@@ -19,15 +23,14 @@ func TestTheOtherTakesOverInTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	set := quick()
-	set.ID = "killed"
+	set.ID, set.LeaseTTL = "killed", 0 // as in production
 	killed, _, kill := r.runApart(set)
 	awaitOwner(t, killed)
-	warm, _, _ := r.runApart(named(quick(), "killed", false))
+	warm, _, _ := r.runApart(named(set, "killed", false))
 	eventually(t, "it is warm", func() bool { return warm.Ready() == nil && warm.Leading() }, nil)
 	r.awaitStage(r.accept(order{text: "before"}), events.StageDispatched)
-	if !killed.owns(instanceID) || warm.owns(instanceID) {
-		t.Fatal("the instance is not where it should be")
-	}
+	eventually(t, "the instance is where it should be", func() bool { return killed.owns(instanceID) && !warm.owns(instanceID) }, nil)
+	still := awaittest.Watch(t)
 	began := time.Now()
 	kill()
 	id := r.accept(order{text: "after"})
@@ -36,10 +39,10 @@ func TestTheOtherTakesOverInTime(t *testing.T) {
 	if len(e) != 1 {
 		t.Fatalf("left %d times", len(e))
 	}
-	if took := e[0].StartedAt.Sub(began); took > failoverWithin {
-		t.Errorf("the next call came %s after the kill", took)
-	} else {
-		t.Logf("the next call came %s after the kill", took)
+	took, lost := e[0].StartedAt.Sub(began), still.Lost()
+	t.Logf("the next call came %s after the kill, of which the machine stood still for %s", took, lost)
+	if took-lost > failoverWithin {
+		t.Errorf("that is more than %s", failoverWithin)
 	}
 }
 
@@ -56,11 +59,22 @@ func (r *rig) gaps(text string) (longest time.Duration) {
 // onceEach checks that everything left exactly once, one at a time, and without a doubt.
 func (r *rig) onceEach(text string, ids []string) {
 	r.t.Helper()
-	for _, id := range ids {
-		r.awaitStage(id, events.StageDispatched)
-		if n := r.count(id, events.TypeDispatchUnknown); n > 0 {
-			r.t.Errorf("its outcome was unknown:\n%s", r.story(id))
+	var unknown []string
+	awaittest.Eventually(r.t, patience, 200*time.Millisecond, "all dispatched", func() bool { // many are looked at in one reading of the log
+		left := map[string]bool{}
+		unknown = nil
+		for _, rec := range r.history() {
+			switch rec.Type {
+			case events.TypeDispatchAccepted, events.TypeDispatchProved:
+				left[rec.Subject] = true
+			case events.TypeDispatchUnknown:
+				unknown = append(unknown, rec.Subject)
+			}
 		}
+		return !slices.ContainsFunc(ids, func(id string) bool { return !left[id] })
+	}, nil)
+	for _, id := range unknown {
+		r.t.Errorf("its outcome was unknown:\n%s", r.story(id))
 	}
 	report := r.sim.Ledger(evolutionsim.Filter{Text: text})
 	if len(report.Entries) != len(ids) || report.MaxInFlight[simName] > 1 {
@@ -87,14 +101,19 @@ func TestWhoJoinsTakesItsShareWithoutAPause(t *testing.T) {
 	eventually(t, "some left", func() bool { return r.ledger("handed over") > 3 }, nil)
 	second, _ := r.run(named(quick(), "first", true))
 	awaitOwner(t, second)
-	if first.owns(instanceID) {
-		t.Error("two own it")
-	}
+	eventually(t, "one owns it", func() bool { return !first.owns(instanceID) }, nil)
+	eventually(t, "the second took a turn, and all left", func() bool {
+		left := r.ledger("handed over")
+		if !second.made() && len(ids)-left < 5 { // there is work until it has
+			ids = append(ids, r.accept(order{text: "handed over", class: events.ClassUtility}))
+		}
+		return second.made() && left >= len(ids)
+	}, nil)
 	r.onceEach("handed over", ids)
-	if !first.made() || !second.made() {
-		t.Errorf("turns were taken by the first: %v, by the second: %v", first.made(), second.made())
+	if !first.made() {
+		t.Error("the first took no turn")
 	}
-	if gap := r.gaps("handed over"); gap > time.Second {
+	if gap := r.gaps("handed over"); gap > pauseless {
 		t.Errorf("nothing was sent for %s", gap)
 	}
 	eventually(t, "the first rests", func() bool { return first.parts[0].atRest() }, nil)
@@ -123,10 +142,12 @@ func TestRollingRestartPausesNothing(t *testing.T) {
 	var mu sync.Mutex
 	var ids []string
 	over, load := make(chan struct{}), sync.WaitGroup{}
+	end := sync.OnceFunc(func() { close(over); load.Wait() })
+	t.Cleanup(end) // before the log goes
 	load.Go(func() {
-		tick := time.NewTicker(25 * time.Millisecond)
+		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
-		for {
+		for range 1000 {
 			select {
 			case <-over:
 				return
@@ -146,10 +167,9 @@ func TestRollingRestartPausesNothing(t *testing.T) {
 	run(named(quick(), a.set.ID, false))
 	n := r.ledger("rolling")
 	eventually(t, "some more left", func() bool { return r.ledger("rolling") > n+5 }, nil)
-	close(over)
-	load.Wait()
+	end()
 	r.onceEach("rolling", ids)
-	if gap := r.gaps("rolling"); gap > 1500*time.Millisecond {
+	if gap := r.gaps("rolling"); gap > pauseless {
 		t.Errorf("nothing was sent for %s", gap)
 	} else {
 		t.Logf("nothing was sent for %s at most", gap)
@@ -160,7 +180,9 @@ func TestRollingRestartPausesNothing(t *testing.T) {
 func TestP3AnEndIsMadeThoughItsOwnerDoesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	d, _ := r.run(quick())
+	set := quick()
+	set.EndMargin = 500 * time.Millisecond
+	d, _ := r.run(set)
 	lay := r.ghost(d)
 	id := r.accept(order{text: "nobody sends this", window: time.Second})
 	v := r.awaitStage(id, events.StageFailed)
@@ -198,7 +220,11 @@ func TestStolenLeaseIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	lies := 0
-	eventually(t, "all left", func() bool {
+	eventually(t, "the other one believed a lie, and all left", func() bool {
+		left := r.ledger("robbed")
+		if !other.made() && len(ids)-left < 5 { // there is work until a lie was believed
+			ids = append(ids, r.accept(order{text: "robbed", class: events.ClassUtility}))
+		}
 		if lies++; lies%2 == 0 {
 			err = r.leases.Note(t.Context(), roster.Key("robbed"), lie, time.Minute)
 		} else {
@@ -207,12 +233,12 @@ func TestStolenLeaseIsTakenBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.ledger("robbed") >= len(ids)
+		return other.made() && left >= len(ids)
 	}, nil)
-	r.onceEach("robbed", ids)
-	if !robbed.made() || !other.made() {
-		t.Errorf("nobody believed a lie: %v %v", robbed.made(), other.made())
+	if !robbed.made() {
+		t.Error("who was robbed took no turn")
 	}
+	r.onceEach("robbed", ids)
 	awaitOwner(t, robbed)
 }
 
@@ -233,14 +259,16 @@ func TestMembersSpeakOnceASecond(t *testing.T) {
 	}
 	for _, id := range []string{"d-1", "d-2"} {
 		set := quick()
-		set.ID = id
+		set.ID, set.LeaseTTL = id, 0 // as in production
 		d, _ := r.run(set)
 		eventually(t, id+" works", d.Leading, nil)
 	}
-	before := beats()
+	began, before := time.Now(), beats()
 	<-time.After(2500 * time.Millisecond) // in which little may happen
-	if n := beats() - before; n < 2 || n > 8 {
-		t.Errorf("two dispatchers spoke %d times in 2.5 s", n)
+	n := beats() - before
+	took := time.Since(began)
+	if most := 2*uint64(took/time.Second) + 4; n < 2 || n > most {
+		t.Errorf("two dispatchers spoke %d times in %s", n, took)
 	}
 }
 

@@ -8,10 +8,14 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/infra/evolution"
+	"pilotstatus.dev/infra/failpoint"
 )
 
-// causeAnswers is why the park of a whole gateway becomes one of the instance alone.
-const causeAnswers = "gateway_answers"
+// What a probe says of an instance: by both words its gateway is in use.
+const (
+	causeProbe   = "probe"           // why it is opened: it was asked, and is connected
+	causeAnswers = "gateway_answers" // why the park of a whole gateway becomes one of the instance alone
+)
 
 // park records that the sender is unusable; its messages wait for their deadline. A gateway that is unusable holds every instance
 // behind it, whichever dispatcher works for it. So does one that refused the keys of three instances within a minute.
@@ -32,13 +36,15 @@ func (a *actor) park(ctx context.Context, inst events.Instance, v evolution.Verd
 		return
 	}
 	a.probed(0, now.Add(a.probeWait(0, wide))) // before the fold shows the park: the actor goes on beside this turn, and would probe at once
-	a.record(ctx, events.TypeInstanceParked, "parked", v.Code, string(v.Scope))
-	a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
+	failpoint.Hit("dispatcher.before_parked")
+	if a.record(ctx, events.TypeInstanceParked, "parked", v.Code, string(v.Scope)) {
+		a.log.Error().Str("scope", string(v.Scope)).Str("reason", v.Code).Msg("parked")
+	}
 }
 
-// record appends what happened to the instance.
-func (a *actor) record(ctx context.Context, wire, name, reason, scope string) {
-	a.append(ctx, a.instanceEvent(wire, name, events.InstanceChanged{By: source, Reason: reason, Scope: scope}))
+// record appends what happened to the instance; kept says that the log has it, and the fold shows it.
+func (a *actor) record(ctx context.Context, wire, name, reason, scope string) (kept bool) {
+	return a.append(ctx, a.instanceEvent(wire, name, events.InstanceChanged{By: source, Reason: reason, Scope: scope}))
 }
 
 // probeWait draws the wait before the next probe: of an instance it doubles each time, of a gateway, for which one instance asks, it does
@@ -61,7 +67,7 @@ func (a *actor) probed(probes int, next time.Time) {
 // probeNext gives when the instance is to be probed. false: nothing holds it, or another instance asks for the gateway of both.
 func (a *actor) probeNext() (time.Time, bool) {
 	a.mu.Lock()
-	shut, at := a.q.Parked() || a.q.Closed(), a.probeAt
+	shut, at := a.shut(), a.probeAt
 	a.mu.Unlock()
 	if !shut {
 		return time.Time{}, false
@@ -87,7 +93,9 @@ func (a *actor) probe(ctx context.Context) {
 	wide, probes := a.q.ParkedWide(), a.probes
 	a.mu.Unlock()
 	a.probed(probes, now.Add(a.probeWait(probes, wide)))
-	if !ok || (!wide && !a.p.d.outages.mayProbe(inst.GatewayURL, now)) {
+	by, _ := a.p.d.outages.prober(inst.GatewayURL)
+	leads := by == a.id
+	if !ok || (!leads && !a.p.d.outages.mayProbe(inst.GatewayURL, now)) {
 		return
 	}
 	asked := inst
@@ -95,24 +103,24 @@ func (a *actor) probe(ctx context.Context) {
 		asked = a.p.d.another(inst, probes)
 	}
 	a.probed(probes+1, now.Add(a.probeWait(probes, wide)))
-	client, err := a.p.d.gateways.client(ctx, asked)
-	if err != nil {
-		a.log.Warn().Err(err).Msg("open gateway")
+	if leads {
+		a.p.d.outages.asked(inst.GatewayURL, 0, now.Add(askMost))
+		defer func() { a.p.d.outages.asked(inst.GatewayURL, 0, a.p.d.set.Now().Add(a.standInWait(0))) }()
+	}
+	state, err := a.askState(ctx, asked)
+	opened := asked.ID == a.id && err == nil && state == evolution.StateOpen
+	if !opened && (!wide || !usable(err)) {
+		a.log.Debug().Err(err).Str("state", string(state)).Msg("probe")
 		return
 	}
-	var state evolution.State
-	a.meanwhile(ctx, func() { state, err = client.ConnectionState(ctx, asked.Name) })
-	switch {
-	case asked.ID == a.id && err == nil && state == evolution.StateOpen:
-		a.record(ctx, events.TypeInstanceOpened, "opened", "probe", "")
+	failpoint.Hit("dispatcher.before_unparked")
+	wire, name, reason, scope, said := events.TypeInstanceOpened, "opened", causeProbe, "", "resumed after a probe"
+	if !opened { // the others go on; this one is asked for itself from now on
+		wire, name, reason, scope, said = events.TypeInstanceParked, "parked", causeAnswers, events.ParkInstance, "gateway resumed after a probe"
+	}
+	if a.record(ctx, wire, name, reason, scope) { // else it is asked again, no sooner than if it had not answered
+		a.log.Info().Msg(said)
 		a.probed(0, now)
-		a.log.Info().Msg("resumed after a probe")
-	case wide && usable(err): // the others go on; this one is asked for itself from now on
-		a.record(ctx, events.TypeInstanceParked, "parked", causeAnswers, events.ParkInstance)
-		a.probed(0, now)
-		a.log.Info().Msg("gateway resumed after a probe")
-	default:
-		a.log.Debug().Err(err).Str("state", string(state)).Msg("probe")
 	}
 }
 
@@ -137,19 +145,10 @@ func (d *Dispatcher) another(inst events.Instance, n int) events.Instance {
 }
 
 // behind counts the instances of a gateway.
-func (d *Dispatcher) behind(url string) (n int) {
-	d.catalog.Read(func(c *catalog.Catalog) {
-		for _, i := range c.Instances() {
-			if i.GatewayURL == url {
-				n++
-			}
-		}
-	})
-	return n
-}
+func (d *Dispatcher) behind(url string) int { return d.instances()[url] }
 
-// free wakes the instances of a gateway that can be used again; "" is none.
-func (d *Dispatcher) free(ctx context.Context, url string) {
+// free kicks the instances of a gateway that can be used again; "" is none. Those that wait for it run.
+func (d *Dispatcher) free(url string) {
 	if url == "" {
 		return
 	}
@@ -157,7 +156,7 @@ func (d *Dispatcher) free(ctx context.Context, url string) {
 	for _, p := range d.parts {
 		for _, a := range p.all() {
 			if inst, ok := d.instance(a.id); ok && inst.GatewayURL == url {
-				p.wake(ctx, a)
+				a.kick()
 			}
 		}
 	}

@@ -68,10 +68,15 @@ func TestC1LicenseParksTheGatewayForEveryDispatcher(t *testing.T) {
 			t.Errorf("parked as %s", p)
 		}
 	}
+	eventually(t, "what was begun has ended, and probes are left", func() bool {
+		before := r.sim.Stats().Requests
+		<-time.After(100 * time.Millisecond)
+		return r.sim.Stats().Requests-before <= 4
+	}, nil)
 	late := r.accept(order{text: "licensed", instance: instances[7]})
 	before, began := r.sim.Stats().Requests, time.Now()
 	eventually(t, "probes", func() bool { return r.sim.Stats().Requests >= before+8 }, func() string { return "" })
-	// Each of the few that were begun before anybody knew sends at most once more; of the rest 8 are probes, 50 ms apart at least.
+	// These are probes, 50 ms apart at least.
 	if took := time.Since(began); took < 100*time.Millisecond {
 		t.Errorf("8 requests in %s: more than one instance asks", took)
 	}
@@ -193,7 +198,7 @@ func TestC1TheBreakerWaitsForANumberCheck(t *testing.T) {
 	set.Rules.Quiet = 20 * time.Millisecond
 	r.run(set)
 	lost := r.accept(order{text: "lost"})
-	r.awaitStage(lost, events.StageUnconfirmed)
+	r.awaitUnknown(lost)
 	id, err := r.sim.AddFault(evolutionsim.Fault{Call: "whatsappNumbers", Kind: "answer", Status: 500, Body: `{}`, ContentType: "application/json"})
 	if err != nil {
 		t.Fatal(err)
@@ -269,6 +274,41 @@ func TestALimitHoldsTheInstance(t *testing.T) {
 	}
 	if wait := begun.Sub(limited); wait < 1900*time.Millisecond {
 		t.Errorf("the other message tried after %s", wait)
+	}
+}
+
+// C1: a limit is over when the gateway said, not when a call that was under way beside it succeeds.
+func TestALimitOutlivesACallBesideIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.wide(2)
+	r.fault(evolutionsim.Fault{Kind: "delay", DelayMS: 3000, Call: "sendText", TextContains: "slow", Times: 1}) // the limit is told meanwhile
+	r.fault(evolutionsim.Fault{
+		Kind: "answer", Status: 429, Body: `{}`, ContentType: "application/json", Headers: map[string]string{"Retry-After": "6"}, TextContains: "limited", Times: 1,
+	})
+	r.run(quick())
+	slow := r.accept(order{text: "slow", slot: 1, number: "5511988887701"})
+	eventually(t, "started", func() bool { return r.count(slow, events.TypeDispatchStarted) == 1 }, nil)
+	limited := r.accept(order{text: "limited", slot: 2, number: "5511988887702"})
+	eventually(t, "deferred", func() bool { return r.count(limited, events.TypeDispatchDeferred) == 1 }, nil)
+	third := r.accept(order{text: "third", slot: 3, number: "5511988887703"})
+	r.awaitStage(third, events.StageDispatched)
+	var told, accepted, begun time.Time
+	for _, rec := range r.history() {
+		switch {
+		case rec.Subject == limited && rec.Type == events.TypeDispatchDeferred:
+			told = rec.Time
+		case rec.Subject == slow && rec.Type == events.TypeDispatchAccepted:
+			accepted = rec.Time
+		case rec.Subject == third && rec.Type == events.TypeDispatchStarted:
+			begun = rec.Time
+		}
+	}
+	if !accepted.After(told) {
+		t.Fatalf("the slow call was over %s before the limit", told.Sub(accepted))
+	}
+	if wait := begun.Sub(told); wait < 5900*time.Millisecond {
+		t.Errorf("another message was tried after %s", wait)
 	}
 }
 

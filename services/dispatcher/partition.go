@@ -28,6 +28,7 @@ type partition struct {
 	current bool          // the tail has reached the end once
 	broken  error         // why the tail ended; nil while it reads
 	behind  time.Time     // when the newest event was stored, while more are known to follow; else zero
+	stalled bool          // the log brought nothing of what waits, and nothing came since
 
 	lanes atomic.Int64
 	hard  context.Context // of turns: it outlives the end of Run by Drain, so that a call under way may end
@@ -124,6 +125,7 @@ func (p *partition) tail(ctx, hard context.Context) error {
 		OnMalformed: func(at events.Position, subject string, err error) {
 			p.d.log.Error().Err(err).Str("position", at.String()).Str("subject", subject).Msg("event does not decode")
 		},
+		OnStuck: p.stall,
 	}, func(_ context.Context, b eventlog.Batch) error { return p.take(ctx, b) })
 }
 
@@ -144,8 +146,9 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 		}
 		a := p.actor(addr.Instance)
 		a.fold(rec)
-		if rec.Type == events.TypeMessageRetryRequested { // an operator wants it tried now
-			a.breaker.worked()
+		switch rec.Type {
+		case events.TypeMessageRetryRequested, events.TypeInstanceResumed, events.TypeInstanceUnparked: // an operator wants it tried now
+			a.holdoff.end()
 		}
 		touched[a] = struct{}{}
 		p.loads.touch(a)
@@ -175,7 +178,7 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 		defer p.d.members.tell() // the others know then that this process can work here
 	}
 	p.current = p.current || reached
-	p.behind = time.Time{}
+	p.behind, p.stalled = time.Time{}, false
 	if b.Pending > 0 && len(b.Events) > 0 {
 		p.behind = b.Events[len(b.Events)-1].Stored
 	}
@@ -200,7 +203,14 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 func (p *partition) lagging(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.broken != nil || p.keep.doubt != nil || !p.current || (!p.behind.IsZero() && now.Sub(p.behind) > p.d.set.MaxTailLag)
+	return p.broken != nil || p.keep.doubt != nil || !p.current || p.stalled || (!p.behind.IsZero() && now.Sub(p.behind) > p.d.set.MaxTailLag)
+}
+
+// stall notes that the fold stands still although the log has gone on; what comes next ends it.
+func (p *partition) stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalled = true
 }
 
 func (p *partition) actor(id string) *actor {
@@ -283,6 +293,8 @@ func (p *partition) ready() error {
 		return fmt.Errorf("partition %s stopped: %w", p.n, p.broken)
 	case !p.current:
 		return fmt.Errorf("partition %s is still being folded", p.n)
+	case p.stalled:
+		return fmt.Errorf("partition %s stands still: the log brings nothing of what waits", p.n)
 	}
 	return nil
 }

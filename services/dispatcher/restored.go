@@ -97,7 +97,7 @@ func (a *actor) lookUpRestored(ctx context.Context) {
 	a.mu.Lock()
 	chunk := a.heldChunk()
 	all, seq := append(a.suspects(), chunk...), a.q.GroupSequence()
-	known := a.q.NewestBound()
+	known, since := a.q.NewestBound()
 	a.mu.Unlock()
 	inst, ok := a.p.d.instance(a.id)
 	if len(chunk) == 0 || !ok {
@@ -110,7 +110,7 @@ func (a *actor) lookUpRestored(ctx context.Context) {
 		defer cancel()
 		r := lookupResult{restored: true, asked: all, seq: seq}
 		var err error
-		if r.saves, err = a.saves(bounded, inst, known); err == nil {
+		if r.saves, err = a.saves(bounded, inst, known, since); err == nil {
 			r.groups, err = a.ask(bounded, inst, all)
 		}
 		if err != nil {
@@ -160,9 +160,9 @@ func (a *actor) heldChunk() []suspect {
 	return out
 }
 
-// saves reports whether the gateway shows a message that is known to have left: only then does it mean something that another
-// one is not found.
-func (a *actor) saves(ctx context.Context, inst events.Instance, known string) (bool, error) {
+// saves reports whether the gateway shows a message that is known to have left, at a time at which it can have left: only then does it mean
+// something that another one is not found there.
+func (a *actor) saves(ctx context.Context, inst events.Instance, known string, since time.Time) (bool, error) {
 	if known == "" {
 		return false, nil
 	}
@@ -174,7 +174,9 @@ func (a *actor) saves(ctx context.Context, inst events.Instance, known string) (
 	if err != nil {
 		return false, fmt.Errorf("find a known message: %w", err)
 	}
-	return len(found.Records) > 0, nil
+	return slices.ContainsFunc(found.Records, func(r evolution.Record) bool {
+		return !r.Timestamp.After(since.Add(lookSlack)) && !r.Timestamp.Before(since.Add(-queue.LookBack))
+	}), nil
 }
 
 // concludeRestored lets go what was not found, and proves what was. With fewer rows than messages of one text none is either.
@@ -187,17 +189,17 @@ func (a *actor) concludeRestored(ctx context.Context, r lookupResult) {
 		g.rows = slices.DeleteFunc(g.rows, func(row evolution.Record) bool { return a.q.Bound(row.KeyID) })
 		settled := g.settle(now, r)
 		switch {
-		case len(g.rows) == 0 && g.complete && r.saves:
+		case len(g.rows) == 0 && g.complete && r.saves && a.unexplained(g) == 0:
 			for _, s := range g.suspects {
-				if s.held {
+				if s.held && !a.elsewhere(s) {
 					a.q.LookedUp(s.message.ID)
 					free++
 				}
 			}
-		case len(g.rows) >= len(g.suspects) && settled:
-			for i, s := range g.suspects {
-				if s.held {
-					proofs = append(proofs, proof{s, g.rows[i], g.number})
+		case settled && !g.dim:
+			for _, p := range g.match(g.suspects, g.rows) {
+				if p.s.held {
+					proofs = append(proofs, p)
 				}
 			}
 		}

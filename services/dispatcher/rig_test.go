@@ -5,9 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
+	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,10 +20,8 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
-	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 	"pilotstatus.dev/events/template"
-	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/evolutionsim"
@@ -85,13 +84,17 @@ func (f *fixedCatalog) define(inst events.Instance) {
 
 // apply takes the state of any entity in.
 func (f *fixedCatalog) apply(kind, id string, body any) {
+	f.change(events.DefinedType(kind), kind, id, body)
+}
+
+func (f *fixedCatalog) change(typ, kind, id string, body any) {
 	f.mu.Lock()
 	f.seq++
 	f.catalog.Apply(events.Recorded{
 		Event: events.Event{
-			Envelope: events.Envelope{Type: events.DefinedType(kind)}, Address: events.ControlSubject(kind, id), Body: body,
+			Envelope: events.Envelope{Type: typ}, Address: events.ControlSubject(kind, id), Body: body,
 		},
-		Position: events.Position{Sequence: f.seq}, Known: true,
+		Position: events.Position{Sequence: f.seq}, Known: true, Stored: time.Now(),
 	})
 	f.mu.Unlock()
 	select {
@@ -107,25 +110,34 @@ type rig struct {
 	js      jetstream.JetStream
 	log     *eventlog.Log
 	leases  *eventlog.Leases
+	reads   *eventlog.Log // what the test itself asks: patiently, since a busy machine is no finding
 	sim     *evolutionsim.Server
 	catalog *fixedCatalog
-	p       events.Partition
-	name    string // of the instance at the simulator
+	p       events.Partition // of instanceID
+	parts   int              // partitions
+	name    string           // of the instance at the simulator
 	keys    Keys
 	dial    func(ctx context.Context, network, address string) (net.Conn, error) // of gateway connections
 	keep    time.Duration                                                        // idle gateway connections; 0 is the default
 	kept    Snapshots
 	witness Witness
 	view    func(context.Context, events.Partition) (snapshots.Mark, error)
+	lost    map[events.Partition]bool // partitions whose stream is gone
+	says    io.Writer                 // what dispatchers log, when not nil
 }
 
 func newRig(t testing.TB) *rig { return newRigWith(t, nil) }
 
 // newRigWith lets change say what the gateway is like.
 func newRigWith(t testing.TB, change func(*evolutionsim.Options)) *rig {
+	return newRigOf(t, partitionN, change)
+}
+
+// newRigOf has a log of so many partitions.
+func newRigOf(t testing.TB, partitions int, change func(*evolutionsim.Options)) *rig {
 	t.Helper()
 	ctx := t.Context()
-	l := streamtest.New(t, partitionN, eventlog.Options{Logger: zerolog.Nop()})
+	l := streamtest.New(t, partitions, eventlog.Options{Logger: zerolog.Nop()})
 	o := evolutionsim.Options{
 		Receipts:  evolutionsim.Receipts{ServerAck: evolutionsim.Never, DeliveryAck: evolutionsim.Never, Read: evolutionsim.Never},
 		Instances: []evolutionsim.Instance{{Name: simName, Number: "5511900000000", State: "open"}},
@@ -139,10 +151,11 @@ func newRigWith(t testing.TB, change func(*evolutionsim.Options)) *rig {
 	}
 	t.Cleanup(sim.Close)
 	r := &rig{
-		t: t, server: l.Server, js: l.JetStream, log: l.Events, leases: l.Leases, sim: sim, name: simName,
+		t: t, server: l.Server, js: l.JetStream, log: l.Events, leases: l.Leases, sim: sim, name: simName, parts: partitions,
+		reads:   eventlog.New(l.JetStream, eventlog.Options{Logger: zerolog.Nop(), TryTimeout: patience}),
 		catalog: &fixedCatalog{catalog: catalog.New(), changes: make(chan struct{}, 1)}, keys: plainKeys{},
 	}
-	r.p = events.PartitionOf(instanceID, partitionN)
+	r.p = events.PartitionOf(instanceID, partitions)
 	r.catalog.define(r.instance())
 	return r
 }
@@ -154,7 +167,11 @@ func (r *rig) instance() events.Instance {
 	}
 }
 
-// quick are settings without long waits.
+// patience is how long the test waits for what has to come: a machine that is busy, or stands still for seconds, is no finding.
+const patience = time.Minute
+
+// quick are settings without long waits. What a call may take stays longer than a machine stands still, and in the order of rule R9: no
+// other dispatcher calls an attempt unknown while it may be under way. A lease outlives all of it: only who is killed loses one.
 func quick() Settings {
 	rules := queue.DefaultRules()
 	rules.Backoffs = map[events.Category]queue.Backoff{}
@@ -164,20 +181,27 @@ func quick() Settings {
 	rules.Quiet = 50 * time.Millisecond
 	rules.PresumedAfter = 300 * time.Millisecond
 	return Settings{
-		ID: "d1", Rules: rules, CallLimit: 2500 * time.Millisecond, SuccessorWait: 400 * time.Millisecond,
+		ID: "d1", Rules: rules, Budget: 3 * time.Second, CallLimit: 8 * time.Second, SuccessorWait: 10 * time.Second, LeaseTTL: 15 * time.Second,
 		LookUps: []time.Duration{50 * time.Millisecond, 150 * time.Millisecond}, ProbeEvery: 50 * time.Millisecond, Drain: 5 * time.Second,
 	}
+}
+
+// unowned are quick settings under which an attempt of a life that is gone is soon unknown.
+func unowned() Settings {
+	set := quick()
+	set.SuccessorWait = 400 * time.Millisecond
+	return set
 }
 
 // run starts a dispatcher; stop ends it and waits.
 func (r *rig) run(set Settings) (d *Dispatcher, stop func()) {
 	r.t.Helper()
 	d = New(Config{
-		Settings: set, Logs: []*eventlog.Log{r.log}, Leases: r.leases, Catalog: r.catalog, Keys: r.keys,
+		Settings: set, Logs: slices.Repeat([]*eventlog.Log{r.log}, r.parts), Leases: r.leases, Catalog: r.catalog, Keys: r.keys,
 		Gateway: func(url, key string) (*evolution.Client, error) {
 			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: r.dial, IdleTimeout: r.keep})
 		},
-		Logger: testLogger(), Snapshots: r.kept, Witness: r.witness, Checkpoint: r.view,
+		Logger: r.logger(), Snapshots: r.kept, Witness: r.witness, Checkpoint: r.view,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -191,12 +215,13 @@ func (r *rig) run(set Settings) (d *Dispatcher, stop func()) {
 				if err != nil {
 					r.t.Errorf("dispatcher: %v", err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(patience):
 				r.t.Error("dispatcher did not stop")
 			}
 		})
 	}
 	r.t.Cleanup(stop)
+	eventually(r.t, "the version of the gateway is asked", func() bool { return d.asked(r.sim.URL()) }, func() string { return "" })
 	return d, stop
 }
 
@@ -249,20 +274,21 @@ func (r *rig) accept(o order) string {
 		r.t.Fatal(err)
 	}
 	now := time.Now().UTC()
-	id := events.MessageID(uuid.Must(uuid.NewV7()), r.p)
+	p := events.PartitionOf(o.instance, r.parts)
+	id := events.MessageID(uuid.Must(uuid.NewV7()), p)
 	at := now
 	if o.deliverAt.After(now) {
 		at = o.deliverAt
 	}
 	ev := events.Event{
-		Address: events.QueuedSubject(r.p, events.Lane{Instance: o.instance, Class: o.class, Tenant: o.tenant, Slot: o.slot}),
+		Address: events.QueuedSubject(p, events.Lane{Instance: o.instance, Class: o.class, Tenant: o.tenant, Slot: o.slot}),
 		Envelope: events.Envelope{
 			ID: id, Type: events.TypeMessageQueued, Source: "pilot/test", Time: now, Subject: id, TenantID: o.tenant,
 			DeliverAt: o.deliverAt, DeliverUntil: at.Add(o.window),
 		},
 		Body: &events.MessageQueued{Category: o.class.Category(), RecipientHash: o.recipient, Sealed: events.Sealed{KeyID: "k", Blob: raw}},
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := r.log.Append(ctx, ev); err != nil {
 		r.t.Fatal(err)
@@ -273,104 +299,5 @@ func (r *rig) accept(o order) string {
 // instanceEvent appends an event of the instance group.
 func (r *rig) instanceEvent(typ, name string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_, err := r.log.Append(ctx, events.Event{
-		Address:  events.EventSubject(r.p, instanceID, events.GroupInstance, name),
-		Envelope: events.Envelope{ID: uuid.NewString(), Type: typ, Source: "pilot/test", Time: time.Now().UTC()},
-		Body:     &events.InstanceChanged{By: "test"},
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// history reads the whole log.
-func (r *rig) history() []events.Recorded {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	last, err := r.log.LastSequence(ctx, events.EventsStream(r.p))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var out []events.Recorded
-	for seq := uint64(1); seq <= last; seq++ {
-		rec, err := r.log.Get(ctx, events.EventsStream(r.p), seq)
-		switch {
-		case events.CodeOf(err) == events.CodeMalformed: // published by hand
-			rec.Address, rec.Position = events.EventSubject(r.p, instanceID, events.GroupDispatch, "malformed"), events.Position{Partition: r.p, Sequence: seq}
-		case err != nil:
-			r.t.Fatal(err)
-		}
-		out = append(out, rec)
-	}
-	return out
-}
-
-func (r *rig) state(id string) (message.State, message.View) {
-	s := message.State{ID: id}
-	for _, rec := range r.history() {
-		s = s.Apply(rec)
-	}
-	return s, s.View()
-}
-
-// await polls until the view of a message satisfies want.
-func (r *rig) await(id, what string, want func(message.View) bool) message.View {
-	r.t.Helper()
-	var v message.View
-	eventually(r.t, what, func() bool {
-		_, v = r.state(id)
-		return want(v)
-	}, func() string { return fmt.Sprintf("%+v\n%s", v, r.story(id)) })
-	return v
-}
-
-func (r *rig) awaitStage(id string, stage events.Stage) message.View {
-	r.t.Helper()
-	return r.await(id, string(stage), func(v message.View) bool { return v.Stage == stage })
-}
-
-func (r *rig) story(id string) string {
-	out := ""
-	for _, rec := range r.history() {
-		for _, m := range message.Subjects(rec) {
-			if m.ID == id {
-				out += fmt.Sprintf("  %s %s attempt %d %+v\n", rec.Position, rec.Type, rec.Attempt, rec.Body)
-			}
-		}
-	}
-	return out
-}
-
-// eventually polls to a deadline.
-func eventually(t testing.TB, what string, ok func() bool, say func() string) {
-	t.Helper()
-	awaittest.Eventually(t, 20*time.Second, 10*time.Millisecond, what, ok, say)
-}
-
-// ledger counts what the gateway took of a text.
-func (r *rig) ledger(text string) int {
-	return len(r.sim.Ledger(evolutionsim.Filter{Text: text}).Entries)
-}
-
-func (r *rig) fault(f evolutionsim.Fault) {
-	r.t.Helper()
-	if _, err := r.sim.AddFault(f); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// count counts the events of a type about a message.
-func (r *rig) count(id, typ string) int {
-	n := 0
-	for _, rec := range r.history() {
-		for _, m := range message.Subjects(rec) {
-			if m.ID == id && rec.Type == typ {
-				n++
-			}
-		}
-	}
-	return n
+	r.told(instanceID, typ, name)
 }

@@ -19,6 +19,16 @@ type gate struct {
 	open    chan struct{}
 }
 
+// reached waits until a call has come to the gate.
+func (g *gate) reached(t *testing.T) {
+	t.Helper()
+	select {
+	case <-g.waiting:
+	case <-time.After(patience):
+		t.Fatal("no call comes to the gate")
+	}
+}
+
 func newGate() *gate { return &gate{waiting: make(chan struct{}, 16), open: make(chan struct{}, 16)} }
 
 func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -40,6 +50,7 @@ func gated(t *testing.T) (*rig, *gate, Settings) {
 	r.dial, r.keep = g.dial, time.Nanosecond
 	set := quick()
 	set.SkipNumbers = true
+	set.Budget, set.CallLimit, set.SuccessorWait = 20*time.Second, 25*time.Second, 30*time.Second // what is arranged at the gate takes its time
 	return r, g, set
 }
 
@@ -52,13 +63,13 @@ func (r *rig) prime() {
 func TestR4PauseAfterTheIntentStopsTheCall(t *testing.T) {
 	t.Parallel()
 	r, g, set := gated(t)
-	r.run(set)
+	d, _ := r.run(set)
 	r.prime()
 	g.closed.Store(true)
 	id := r.accept(order{text: "held back"})
-	<-g.waiting
+	g.reached(t)
 	r.instanceEvent(events.TypeInstancePaused, "paused")
-	eventually(t, "pause folded", func() bool { return len(r.history()) > 0 && r.paused() }, nil)
+	r.awaitFolded(d)
 	g.closed.Store(false)
 	g.open <- struct{}{}
 	eventually(t, "deferred", func() bool { return r.count(id, events.TypeDispatchDeferred) == 1 }, func() string { return r.story(id) })
@@ -76,24 +87,18 @@ func TestR4PauseAfterTheIntentStopsTheCall(t *testing.T) {
 	}
 }
 
-func (r *rig) paused() bool {
-	paused := false
-	for _, rec := range r.history() {
-		paused = paused || rec.Type == events.TypeInstancePaused
-	}
-	return paused
-}
-
 func TestR4IntentOlderThanItsBudgetIsNotCalled(t *testing.T) {
 	t.Parallel()
 	r, g, set := gated(t)
-	set.Budget = 300 * time.Millisecond
+	var ahead atomic.Int64
+	set.MaxClockSkew = time.Hour
+	set.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	r.run(set)
 	r.prime()
 	g.closed.Store(true)
 	id := r.accept(order{text: "too old"})
-	<-g.waiting
-	<-time.After(set.Budget) // the age is what is tested
+	g.reached(t)
+	ahead.Store(int64(set.withDefaults().Budget)) // the connection is there in time, the process was paused: the age is what is tested
 	g.closed.Store(false)
 	g.open <- struct{}{}
 	v := r.awaitStage(id, events.StageDispatched)
@@ -108,9 +113,9 @@ func TestR4NoCallAfterTheDeadline(t *testing.T) {
 	r.run(set)
 	r.prime()
 	g.closed.Store(true)
-	until := time.Now().Add(500 * time.Millisecond)
-	id := r.accept(order{text: "over", window: 500 * time.Millisecond})
-	<-g.waiting
+	id := r.accept(order{text: "over", window: 4 * time.Second}) // it has come to the gate by then
+	until := time.Now().Add(4 * time.Second)
+	g.reached(t)
 	<-time.After(time.Until(until) + 10*time.Millisecond)
 	g.closed.Store(false)
 	g.open <- struct{}{}
@@ -143,12 +148,13 @@ func answerLate(t *testing.T, f evolutionsim.Fault) (*rig, string) {
 	t.Helper()
 	r := newRig(t)
 	f.TextContains = "slow"
-	r.fault(evolutionsim.Fault{Kind: "delay", When: "before", DelayMS: 700, TextContains: "slow", Times: 1})
+	r.fault(evolutionsim.Fault{Kind: "delay", When: "before", DelayMS: 3000, TextContains: "slow", Times: 1}) // the successor speaks meanwhile
 	if f.Kind != "" {
 		r.fault(f)
 	}
 	set := quick()
 	set.LookUps = []time.Duration{time.Minute}
+	set.CallLimit, set.SuccessorWait = 10*time.Second, 15*time.Second
 	r.run(set)
 	id := r.accept(order{text: "slow answer"})
 	eventually(t, "the gateway has the request", func() bool { // before, the last check would stop it

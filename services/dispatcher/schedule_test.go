@@ -30,8 +30,8 @@ func (r *rig) lateness(due map[string]time.Time) []time.Duration {
 	return late
 }
 
-// At rest a message leaves at its time: never early, and not more than 250 ms late. Half of them are held to it: a loaded machine
-// delays some, a timer that ticks too seldom delays most.
+// At rest a message leaves at its time: never early, and not more than 200 ms late. A quarter of them is held to it: a loaded machine
+// delays many, a timer that ticks too seldom delays all but a few.
 func TestScheduledLeavesAtItsTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -52,8 +52,8 @@ func TestScheduledLeavesAtItsTime(t *testing.T) {
 	}
 	late := r.lateness(due)
 	t.Logf("late by %v", late)
-	if median := late[len(late)/2]; median > 250*time.Millisecond {
-		t.Errorf("half of the messages left more than %s late", median)
+	if quarter := late[len(late)/4]; quarter > 200*time.Millisecond {
+		t.Errorf("three quarters of the messages left more than %s late", quarter)
 	}
 }
 
@@ -89,8 +89,8 @@ func TestScheduledSurvivesRestartsAndTakeovers(t *testing.T) {
 	eventually(t, "the fourth is ready", func() bool { return fourth.Ready() == nil }, nil)
 	for _, id := range ids {
 		r.awaitStage(id, events.StageDispatched)
-		if n := r.count(id, events.TypeDispatchStarted); n != 1 {
-			t.Errorf("%d starts: %s", n, r.story(id))
+		if n := r.called(id); n != 1 {
+			t.Errorf("%d calls: %s", n, r.story(id))
 		}
 	}
 	r.lateness(due)

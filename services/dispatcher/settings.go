@@ -47,12 +47,16 @@ type Settings struct {
 	EndMargin   time.Duration // after which an end is made by who does not own the instance, up to half of it later; 2 s
 	SkipNumbers bool          // do not ask the number check before a first send
 	NumberTTL   time.Duration // of a resolved number; 24 h
-	TypingRune  time.Duration // how long somebody is seen to type each character, where the instance wants it; 50 ms
+	ForeignWait time.Duration // before a number is checked again that the check takes for somebody else's, doubling to 1 min; 2 s
+	// VersionEvery is how often a gateway is asked for its version, a tenth more or less, when nothing happens; 10 min.
+	VersionEvery time.Duration
+	TypingRune   time.Duration // how long somebody is seen to type each character, where the instance wants it; 50 ms
 
 	SnapshotEvery  int           // events of a partition from one snapshot to the next; 50,000
 	SnapshotMaxAge time.Duration // after which fewer are enough; 10 min
 	LoadsEvery     time.Duration // between two notes of what waits at the instances, for forecasts; whole seconds, 1 s
 	WitnessEvery   time.Duration // between two looks at the log and two marks of the witness; 5 s
+	parksWithin    time.Duration // how long a partition whose parks cannot be read is waited for; parksWithin, and only tests give another
 	RestoredWait   time.Duration // from an operator's word to the first look-up of what may have left in a lost part of the log; 3 min
 	// Accept is an operator's word for a log that lost events: the last sequence of each partition, as it is now.
 	Accept map[events.Partition]uint64
@@ -88,10 +92,13 @@ func (s Settings) withDefaults() Settings {
 		{&s.FoldGrace, 30 * time.Second},
 		{&s.EndMargin, 2 * time.Second},
 		{&s.NumberTTL, 24 * time.Hour},
+		{&s.ForeignWait, 2 * time.Second},
+		{&s.VersionEvery, 10 * time.Minute},
 		{&s.TypingRune, 50 * time.Millisecond},
 		{&s.SnapshotMaxAge, 10 * time.Minute},
 		{&s.LoadsEvery, time.Second},
 		{&s.WitnessEvery, 5 * time.Second},
+		{&s.parksWithin, parksWithin},
 		{&s.RestoredWait, 3 * time.Minute},
 	} {
 		if *d.field == 0 {

@@ -18,6 +18,9 @@ import (
 // settle appends the outcome of an attempt. It is retried until it is in the log or the process ends, and nothing else of
 // this instance is taken meanwhile; what the fence refuses is decided anew from the fold (rule R1).
 func (a *actor) settle(ctx context.Context, inst events.Instance, j job, s *intent, out outcome) {
+	if out.verdict.Code == evolution.CauseRateLimited { // the limit is of the instance: the others behind it wait as long
+		a.holdoff.limited(out.verdict.RetryAfter, a.p.d.set.Now(), a.p.d.draw()) // before the log tells an operator, whose word ends it
+	}
 	wait := backoff.NewExponentialBackOff()
 	wait.MaxInterval = 5 * time.Second
 	unsaid := false
@@ -36,7 +39,11 @@ func (a *actor) settle(ctx context.Context, inst events.Instance, j job, s *inte
 	}
 	a.report(j, s, out)
 	if out.result.ForeignJID {
+		a.p.d.metrics.strayed(out.verdict.RemoteJID)
 		a.append(ctx, a.evidence(events.TypeEvidenceAnomaly, "anomaly", j, &events.EvidenceAnomaly{Kind: events.AnomalyJIDMismatch}))
+	}
+	if out.late != "" {
+		a.writtenLate(ctx, j, out.late)
 	}
 	if out.verdict.Park && out.verdict.Outcome == evolution.Deferred {
 		a.park(ctx, inst, out.verdict)
@@ -153,7 +160,7 @@ func (a *actor) proved(m events.ClosedMessage, tenant string, attempt int, by, g
 
 // append appends an event outside the fenced group and waits until the fold has it. Nothing depends on it: a failure is logged,
 // not retried.
-func (a *actor) append(ctx context.Context, ev events.Event) {
+func (a *actor) append(ctx context.Context, ev events.Event) (kept bool) {
 	try, cancel := context.WithTimeout(ctx, a.p.d.set.AppendTry)
 	defer cancel()
 	done, err := a.appends(try)
@@ -167,6 +174,7 @@ func (a *actor) append(ctx context.Context, ev events.Event) {
 	if err != nil {
 		a.log.Warn().Err(err).Str("type", ev.Type).Msg("append event")
 	}
+	return err == nil
 }
 
 // report writes the one wide line of an attempt.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/queue"
@@ -60,6 +61,9 @@ func TestSkipOfAnEventThatCannotBeRead(t *testing.T) {
 	stop() // the snapshot knows of both
 	d, _ = r.run(quick())
 	eventually(t, "a fault in the next life", func() bool { return d.Faults() != nil }, nil)
+	if n := testutil.ToFloat64(d.metrics.faulty); n != 1 { // an alert stands on it
+		t.Errorf("%v instances are counted as stopped", n)
+	}
 	if n := r.count(waits, events.TypeDispatchStarted) + r.count(over, events.TypeDispatchClosed); n > 0 {
 		t.Errorf("%d starts and ends of an instance that is stopped", n)
 	}
@@ -70,6 +74,9 @@ func TestSkipOfAnEventThatCannotBeRead(t *testing.T) {
 	r.awaitStage(waits, events.StageDispatched)
 	r.awaitStage(over, events.StageFailed)
 	eventually(t, "no fault", func() bool { return d.Faults() == nil }, nil)
+	if n := testutil.ToFloat64(d.metrics.faulty); n != 0 {
+		t.Errorf("%v instances are counted as stopped after the last skip", n)
+	}
 	for _, seq := range strange {
 		if err := skip(instanceID, seq); events.CodeOf(err) != events.CodeNotPermitted {
 			t.Errorf("again: %v", err)

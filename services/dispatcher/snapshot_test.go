@@ -116,7 +116,7 @@ func TestStopWhileASnapshotIsKept(t *testing.T) {
 	r.instanceEvent(events.TypeInstancePaused, "paused")
 	select {
 	case <-store.under:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no snapshot was made")
 	}
 	r.awaitFolded(d)

@@ -56,3 +56,41 @@ func TestWhatHadNoEffectSuppressesNothing(t *testing.T) {
 	r.awaitStage(one, events.StageFailed)
 	r.awaitStage(r.accept(order{text: "hello", class: events.ClassUtility}), events.StageDispatched)
 }
+
+// WhatsApp's ERROR makes a message FAILED, and its customer hears so: the same text is not suppressed then, whoever is the dispatcher by
+// then. What arrived is, whatever else the gateway says of it.
+func TestWhatFailedAtWhatsAppSuppressesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	inst := r.instance()
+	inst.Shared, inst.TenantID, inst.Pace = true, events.PlatformTenant, events.Pace{RatePerMinute: events.MaxBurst * 600}
+	r.catalog.define(inst)
+	_, stop := r.run(quick())
+	send := func(text string) string { return r.accept(order{text: text, class: events.ClassUtility}) }
+	receipt := func(id, typ, name string, b *events.Receipt) {
+		r.about(id, typ, events.EventSubject(r.p, instanceID, events.GroupReceipt, name), b)
+	}
+	failed := func(id string) {
+		receipt(id, events.TypeReceiptFailed, "failed", &events.Receipt{GatewayStatus: "ERROR", Code: events.FailGatewayRejected})
+	}
+	one := send("hello")
+	r.awaitStage(one, events.StageDispatched)
+	failed(one)
+	again := send("hello")
+	r.awaitStage(again, events.StageDispatched)
+	failed(again)
+	stop()
+	set := quick()
+	set.ID = "next"
+	r.run(set)
+	third := send("hello")
+	r.awaitStage(third, events.StageDispatched)
+	receipt(third, events.TypeReceiptDelivered, "delivered", &events.Receipt{GatewayStatus: "DELIVERY_ACK"})
+	failed(third)
+	if v := r.awaitStage(send("hello"), events.StageFailed); v.ErrorCode != events.FailDuplicateSuppressed {
+		t.Fatalf("%+v", v)
+	}
+	if n := r.ledger("hello"); n != 3 {
+		t.Errorf("left %d times", n)
+	}
+}

@@ -12,8 +12,11 @@ import (
 	"pilotstatus.dev/infra/failpoint"
 )
 
-// errStopped is why the last check refused a write.
-var errStopped = errors.New("the start is no longer allowed to call")
+// Why the last check refused a write.
+var (
+	errStopped = errors.New("the start is no longer allowed to call")
+	errTooOld  = errors.New("the start is older than its budget")
+)
 
 // turn makes one attempt: content, number, intent, the tail up to it, call, outcome.
 func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
@@ -32,7 +35,7 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 	client, err := a.p.d.gateways.client(ctx, inst)
 	if err != nil {
 		a.log.Error().Err(err).Msg("open gateway")
-		a.postpone(j, postponeFor)
+		a.backOff() // no other message of the instance comes further
 		return
 	}
 	if !a.answers(ctx, client, inst, content.Digits) {
@@ -44,7 +47,13 @@ func (a *actor) turn(ctx context.Context, inst events.Instance, j job) {
 		a.closeOne(ctx, j, events.FailNotOnWhatsApp, always)
 		return
 	case numberNotNow:
-		a.postpone(j, postponeFor)
+		a.unplugged(ctx, inst)
+		return
+	case numberForeign:
+		a.holdBack(ctx, j, true)
+		return
+	case numberUnsaid:
+		a.holdBack(ctx, j, false)
 		return
 	case numberFine:
 	}
@@ -186,7 +195,10 @@ func (a *actor) jidHash(ctx context.Context, inst events.Instance, r resolved) s
 // check is the last look, at every Write of the request (rule R4).
 func (a *actor) check(j job, s *intent) error {
 	now := a.p.d.set.Now()
-	if s.age(now) >= a.p.d.set.Budget || !now.Before(j.deliverUntil) || a.p.timeless() {
+	if s.age(now) >= a.p.d.set.Budget {
+		return errTooOld
+	}
+	if !now.Before(j.deliverUntil) || a.p.timeless() {
 		return errStopped
 	}
 	a.mu.Lock()

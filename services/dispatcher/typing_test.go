@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -112,8 +113,7 @@ func TestSomebodyTypesBeforeAMessageComes(t *testing.T) {
 	typed(retried, "5511988887706", "sendPresence sendText sendText")
 }
 
-// A code that comes while somebody types for another message goes before it, within the look of a tenth of a second and a call; the
-// other gives way once.
+// A code that comes while somebody types for another message goes before it: the other gives way once.
 func TestACodeDoesNotWaitForTyping(t *testing.T) {
 	t.Parallel()
 	r, p := withTap(t)
@@ -122,18 +122,29 @@ func TestACodeDoesNotWaitForTyping(t *testing.T) {
 	set.TypingRune = time.Hour // as long as it may
 	r.run(set)
 	r.awaitStage(r.accept(order{text: "0000", number: "5511988887700"}), events.StageDispatched)
-	slow := r.accept(order{class: events.ClassUtility, text: "slowly typed.", number: "5511988887701"})
-	eventually(t, "somebody types", func() bool { return len(p.calls("88887701")) == 1 }, nil)
-	code := r.accept(order{text: "1234", number: "5511988887702"})
-	v := r.awaitStage(code, events.StageDispatched)
-	s, _ := r.state(code)
-	if wait := s.Record[0].At.Sub(s.Queued.At); wait > typingMost/2 {
-		t.Errorf("the code waited for %s: %+v", wait, v)
+	const tries = 5 // a machine that stands still may type to the end before the code is there
+	for n := range tries {
+		name := fmt.Sprintf("8888771%d", n)
+		slow := r.accept(order{class: events.ClassUtility, text: fmt.Sprintf("slowly typed %d.", n), number: "55119" + name})
+		eventually(t, "somebody types", func() bool { return len(p.calls(name)) == 1 }, nil)
+		code := r.accept(order{text: fmt.Sprint("123", n), number: fmt.Sprintf("551198888772%d", n)})
+		r.awaitStage(code, events.StageDispatched)
+		r.awaitStage(slow, events.StageDispatched)
+		s, _ := r.state(code)
+		other, _ := r.state(slow)
+		if other.Record[0].Seq < s.Queued.Position.Sequence {
+			t.Log("it was typed before the code came")
+			continue
+		}
+		if s.Record[0].Seq > other.Record[0].Seq {
+			t.Errorf("the code waited:\n%s%s", r.story(code), r.story(slow))
+		}
+		if got := strings.Join(p.calls(name), " "); got != "sendPresence sendText" {
+			t.Errorf("the other: %s", got)
+		}
+		return
 	}
-	r.awaitStage(slow, events.StageDispatched)
-	if got := strings.Join(p.calls("88887701"), " "); got != "sendPresence sendText" {
-		t.Errorf("the other: %s", got)
-	}
+	t.Errorf("no code came while somebody typed, in %d tries", tries)
 }
 
 // A code that comes while what another message needs before its call is still asked for goes before it: the other had no call yet.
@@ -142,7 +153,7 @@ func TestACodeDoesNotWaitForATurnWithoutACall(t *testing.T) {
 	r, p := withTap(t)
 	r.run(quick())
 	r.awaitStage(r.accept(order{text: "0000", number: "5511988887702"}), events.StageDispatched) // its number is known from here on
-	r.fault(evolutionsim.Fault{Kind: "delay", Call: "whatsappNumbers", DelayMS: 1000, Times: 1})
+	r.fault(evolutionsim.Fault{Kind: "delay", Call: "whatsappNumbers", DelayMS: 4000, Times: 1}) // the code is there by then
 	slow := r.accept(order{class: events.ClassMarketing, text: "an offer.", number: "5511988887701"})
 	eventually(t, "its number is asked for", func() bool { return len(p.of("88887701", "whatsappNumbers")) == 1 }, nil)
 	r.awaitStage(r.accept(order{text: "1234", number: "5511988887702"}), events.StageDispatched)

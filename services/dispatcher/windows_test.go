@@ -63,7 +63,11 @@ func TestP3WhateverHoldsTheInstance(t *testing.T) {
 				a.mu.Lock()
 				defer a.mu.Unlock()
 				return a.q.Len() == 0 && d.parts[0].ready() == nil
-			}, func() string { return fmt.Sprint(len(a.q.Pending()), " are pending") })
+			}, func() string {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				return fmt.Sprint(len(a.q.Pending()), " are pending")
+			})
 			states := map[string]message.State{}
 			for _, id := range append(ids, later) {
 				states[id] = message.State{ID: id}

@@ -22,7 +22,7 @@ import (
 // rewind puts an older copy of the log in its place: its first n events.
 func (r *rig) rewind(n uint64) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	name := events.EventsStream(r.p)
 	s, err := r.js.Stream(ctx, name)
@@ -145,7 +145,7 @@ func TestRestoredMessagesInDoubtEndAtTheirDeadline(t *testing.T) {
 	t.Parallel()
 	var twin string
 	r, left, _ := restoredRig(t, func(r *rig) {
-		twin = r.accept(order{text: "left", window: 2 * time.Second, deliverAt: time.Now().Add(8 * time.Second)})
+		twin = r.accept(order{text: "left", window: time.Second, deliverAt: time.Now().Add(12 * time.Second)})
 	})
 	set := quick()
 	set.RestoredWait = time.Millisecond

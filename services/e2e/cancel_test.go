@@ -78,9 +78,10 @@ func TestCancelScheduled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	later := r.send("later.", at(time.Now().Add(time.Hour)))
-	soon := r.send("soon.", at(time.Now().Add(1500*time.Millisecond)))
 	sent := r.send("sent.")
 	r.awaitStatus(sent, "READ")
+	due := time.Now().Add(4 * time.Second)
+	soon := r.send("soon.", at(due))
 	said := cancelAt(t, r.app.URLs().API, r.keys.Own, soon, later, sent, "msg_nobody")
 	if said[soon] != "cancelled" || said[later] != "cancelled" || said[sent] != "ALREADY_SENT" || said["msg_nobody"] != "NOT_FOUND" {
 		t.Errorf("%v", said)
@@ -98,7 +99,7 @@ func TestCancelScheduled(t *testing.T) {
 	if said := cancelAt(t, r.app.URLs().API, r.keys.Own, soon); said[soon] != "cancelled" {
 		t.Errorf("again: %v", said)
 	}
-	marker := r.send("marker.", at(time.Now().Add(2*time.Second))) // due after what was canceled
+	marker := r.send("marker.", at(due.Add(500*time.Millisecond))) // due after what was canceled
 	r.awaitStatus(marker, "READ")
 	if n := r.ledger("soon."); n != 0 {
 		t.Errorf("a canceled message left %d times", n)

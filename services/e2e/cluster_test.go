@@ -1,16 +1,25 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/keyring"
+	"pilotstatus.dev/infra/loopback"
+	"pilotstatus.dev/infra/postgres/pgtest"
 	"pilotstatus.dev/services/app"
 )
 
@@ -52,7 +61,7 @@ func startCluster(t *testing.T) *cluster {
 		t.Cleanup(func() { c.stop(i) })
 	}
 	for _, srv := range c.nodes {
-		if !srv.ReadyForConnections(20 * time.Second) {
+		if !srv.ReadyForConnections(patience) {
 			t.Fatal("a node does not start")
 		}
 	}
@@ -78,6 +87,11 @@ func portOf(t *testing.T, addr string) (port int) {
 // start starts a node, also again, on its port and store.
 func (c *cluster) start(i int) {
 	c.t.Helper()
+	for _, port := range []int{c.options[i].Port, c.options[i].Cluster.Port} {
+		if err := loopback.Left(c.t.Context(), fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 	srv, err := server.NewServer(c.options[i].Clone())
 	if err != nil {
 		c.t.Fatal(err)
@@ -126,6 +140,13 @@ func (c *cluster) leader(beside int) int {
 	return -1
 }
 
+// awaitLeader waits until a node leads EVENTS_0, and gives it.
+func (c *cluster) awaitLeader() (node int) {
+	c.t.Helper()
+	eventually(c.t, "somebody leads EVENTS_0", func() bool { node = c.leader(-1); return node >= 0 }, nil)
+	return node
+}
+
 // lead makes a node lead EVENTS_0.
 func (c *cluster) lead(i int) {
 	c.t.Helper()
@@ -159,12 +180,66 @@ func TestN3LeaderStoppedWhileSending(t *testing.T) {
 	r := newRig(t, onCluster(c.urls(0, 1, 2)))
 	l := r.startLoad("cluster", 3, 30*time.Millisecond)
 	l.awaitAccepted(t, 8)
-	leader := c.leader(-1)
-	if leader < 0 {
-		t.Fatal("nobody leads EVENTS_0")
-	}
-	c.stop(leader)
+	c.stop(c.awaitLeader())
 	l.awaitAccepted(t, 20)
 	l.check()
 	r.awaitReady("ready with two of three", wholly)
+}
+
+// alone puts the stream of a partition on one node only, anew and empty, and gives that node.
+func (c *cluster) alone(p events.Partition) (node int) {
+	c.t.Helper()
+	nc, err := nats.Connect(c.urls(0, 1, 2))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s, err := js.Stream(c.t.Context(), events.EventsStream(p))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	one := s.CachedInfo().Config
+	one.Replicas = 1
+	if err := js.DeleteStream(c.t.Context(), one.Name); err != nil {
+		c.t.Fatal(err)
+	}
+	if s, err = js.CreateStream(c.t.Context(), one); err != nil {
+		c.t.Fatal(err)
+	}
+	return slices.IndexFunc(c.options[:], func(o *server.Options) bool { return o.ServerName == s.CachedInfo().Cluster.Leader })
+}
+
+// Every process of a deployment may be started at once on an empty cluster: one makes what is missing, and all of them come up.
+func TestN3AllProcessesStartAtOnce(t *testing.T) {
+	t.Parallel()
+	c, postgres := startCluster(t), pgtest.Database(t)
+	master := filepath.Join(t.TempDir(), "master.key")
+	if _, err := keyring.CreateMaster(master); err != nil {
+		t.Fatal(err)
+	}
+	var starting sync.WaitGroup
+	for i := range 8 {
+		cfg := quick(t)
+		onCluster(c.urls(i%3, (i+1)%3))(&cfg)
+		cfg.Partitions, cfg.PostgresURL, cfg.MasterKeyFile = 4, postgres, master
+		starting.Go(func() {
+			a, err := app.Start(t.Context(), cfg, []app.Role{app.RoleAPI, app.RoleDispatcher}, zerolog.Nop())
+			if err != nil {
+				t.Errorf("process %d: %v", i, err)
+				return
+			}
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				if err := a.Stop(ctx); err != nil {
+					t.Errorf("stop process %d: %v", i, err)
+				}
+			})
+		})
+	}
+	starting.Wait()
 }

@@ -70,9 +70,9 @@ func TestN5DiskFull(t *testing.T) {
 	if status, out := r.do(http.MethodGet, "/livez", "", nil); status != http.StatusOK {
 		t.Errorf("alive: %d %v", status, out)
 	}
-	if got := r.ready(); got.status != http.StatusServiceUnavailable || !slices.Contains(got.failing, "log") {
-		t.Errorf("ready with a full disk: %+v", got)
-	}
+	r.awaitReady("not ready with a full disk", func(got readiness) bool {
+		return got.status == http.StatusServiceUnavailable && slices.Contains(got.failing, "log")
+	})
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}

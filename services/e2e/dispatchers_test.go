@@ -16,6 +16,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/roster"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/infra/topology"
@@ -25,14 +26,17 @@ import (
 )
 
 // dispatcher starts one in a process of its own and waits until it is ready.
-func (r *rig) dispatcher(bin string) *process {
+func (r *rig) dispatcher(bin string, more ...string) *process {
 	r.t.Helper()
-	addr := freeAddr(r.t)
+	addr := fixedAddr(r.t)
 	p := &process{done: make(chan error, 1)}
-	p.cmd = exec.CommandContext(context.Background(), bin, "dispatcher", "--data-dir", r.t.TempDir(), "--log-level", "error",
+	args := append([]string{
+		"dispatcher", "--data-dir", r.t.TempDir(), "--log-level", "error",
 		"--master-key-file", filepath.Join(r.cfg.DataDir, "master.key"), "--nats-url", r.app.URLs().NATS, "--metrics-addr", addr,
-		"--partitions", fmt.Sprint(r.cfg.Partitions), "--intent-budget", "1s", "--send-limit", "1500ms", "--successor-wait", "2s",
-		"--look-ups", "100ms,300ms", "--quiet", "50ms", "--presumed-after", "500ms")
+		"--partitions", fmt.Sprint(r.cfg.Partitions), "--intent-budget", "5s", "--send-limit", "10s", "--successor-wait", "12s",
+		"--look-ups", "100ms,300ms", "--quiet", "50ms", "--presumed-after", "500ms",
+	}, more...)
+	p.cmd = exec.CommandContext(context.Background(), bin, args...)
 	p.cmd.Stderr = os.Stderr
 	if err := p.cmd.Start(); err != nil {
 		r.t.Fatal(err)
@@ -66,10 +70,8 @@ func (r *rig) crew(n int) roster.Roster {
 	var live roster.Roster
 	eventually(r.t, fmt.Sprintf("%d dispatchers work", n), func() bool {
 		var err error
-		if live, err = dispatcher.Live(r.t.Context(), leases); err != nil {
-			r.t.Fatal(err)
-		}
-		return len(live.Members()) == n && !slices.ContainsFunc(live.Members(), func(m roster.Member) bool { return len(m.Serves) < r.cfg.Partitions })
+		live, err = dispatcher.Live(r.t.Context(), leases)
+		return err == nil && len(live.Members()) == n && !slices.ContainsFunc(live.Members(), func(m roster.Member) bool { return len(m.Serves) < r.cfg.Partitions })
 	}, func() string { return fmt.Sprint(live.Members()) })
 	return live
 }
@@ -81,7 +83,8 @@ func TestDispatchersAreRestartedAndKilled(t *testing.T) {
 	roles := slices.DeleteFunc(app.Roles(), func(role app.Role) bool { return role == app.RoleDispatcher })
 	r := newRigOf(t, roles, nil)
 	bin := buildPilot(t)
-	one, two := r.dispatcher(bin), r.dispatcher(bin)
+	// Those that are stopped in order have leases that take long to run out: who would wait for that is seen, whatever the machine does.
+	one, two := r.dispatcher(bin, "--lease-ttl", "30s"), r.dispatcher(bin, "--lease-ttl", "30s")
 	r.crew(2)
 	var ids []string
 	over := make(chan struct{})
@@ -131,7 +134,7 @@ func TestDispatchersAreRestartedAndKilled(t *testing.T) {
 	for i := range len(entries) - 1 {
 		gap = max(gap, entries[i+1].StartedAt.Sub(entries[i].StartedAt))
 	}
-	if t.Logf("%d messages, %s between two at most", len(ids), gap); gap > 2500*time.Millisecond { // a lease that has to run out takes 3 s
+	if t.Logf("%d messages, %s between two at most", len(ids), gap); gap > 10*time.Second {
 		t.Errorf("nothing was sent for %s", gap)
 	}
 
@@ -141,6 +144,7 @@ func TestDispatchersAreRestartedAndKilled(t *testing.T) {
 	if id, _ := dispatcher.OfProcess(live, two.cmd.Process.Pid); id == owner {
 		killed = two
 	}
+	still := awaittest.Watch(t)
 	began := time.Now()
 	killed.kill()
 	id := r.send("after a kill.")
@@ -149,7 +153,9 @@ func TestDispatchersAreRestartedAndKilled(t *testing.T) {
 	if len(after) != 1 {
 		t.Fatalf("it left %d times", len(after))
 	}
-	if took := after[0].StartedAt.Sub(began); took > 5*time.Second {
-		t.Errorf("the next call came %s after the kill", took)
+	took, lost := after[0].StartedAt.Sub(began), still.Lost()
+	t.Logf("the next call came %s after the kill, of which the machine stood still for %s", took, lost)
+	if took-lost > 5*time.Second {
+		t.Error("that is more than 5 s")
 	}
 }

@@ -55,7 +55,7 @@ func (r *rig) history() []events.Recorded {
 	var all []events.Recorded
 	done := errors.New("all read")
 	for _, p := range r.app.Partitions() {
-		ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 		err := r.app.Events().Tail(ctx, eventlog.TailConfig{Stream: events.EventsStream(p), Gapless: true}, func(_ context.Context, b eventlog.Batch) error {
 			all = append(all, b.Events...)
 			if b.CaughtUp {

@@ -74,10 +74,10 @@ func (r *rig) inTime(m map[string]any) {
 func TestG1GatewayHangs(t *testing.T) {
 	t.Parallel()
 	var p *proxy
-	r := newRigBehind(t, gatewayBehind(t, &p), func(c *app.Config) { c.NumberLimit = 10 * time.Second })
+	r := newRigBehind(t, gatewayBehind(t, &p), hasty, func(c *app.Config) { c.NumberLimit = 10 * time.Second })
 	r.awaitStatus(r.send("awake"), "READ")
 	p.swallow()
-	hung := r.send("hung.", within(3*time.Second))
+	hung := r.send("hung.", within(6*time.Second))
 	unchecked := r.send("unchecked.", within(2*time.Second), func(m map[string]any) { m["destinationNumber"] = "+5521977776666" })
 	r.accepts("with a gateway that hangs")
 	m := r.awaitStatus(unchecked, "FAILED")
@@ -104,7 +104,7 @@ func TestG1GatewayHangs(t *testing.T) {
 func TestGatewayFlaps(t *testing.T) {
 	t.Parallel()
 	var p *proxy
-	r := newRigBehind(t, gatewayBehind(t, &p), func(c *app.Config) { c.NumberLimit = time.Second })
+	r := newRigBehind(t, gatewayBehind(t, &p), hasty, func(c *app.Config) { c.NumberLimit = time.Second })
 	r.awaitStatus(r.send("steady"), "READ")
 	texts := map[string]string{}
 	seed := rand.Uint64()

@@ -14,7 +14,10 @@ import (
 // its first start.
 func TestMessagesLeaveWithoutPatience(t *testing.T) {
 	t.Parallel()
-	r := newRigOf(t, []app.Role{app.RoleAPI, app.RoleDispatcher}, nil, func(c *app.Config) { c.NATSSync, c.SyncPatience = "auto", time.Hour })
+	r := newRigOf(t, []app.Role{app.RoleAPI, app.RoleDispatcher}, nil, func(c *app.Config) {
+		c.NATSSync, c.SyncPatience = "auto", time.Hour
+		c.AcceptLimit, c.IntentBudget, c.SendLimit, c.SuccessorWait = 40*time.Second, 40*time.Second, 50*time.Second, patience // of a slow disk
+	})
 	const messages = 3
 	for n := range messages {
 		text := fmt.Sprintf("hurry %d", n)

@@ -60,7 +60,7 @@ func run(t *testing.T, want string, env []string, bin string, args ...string) (*
 		close(lines)
 		p.done <- p.cmd.Wait()
 	}()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		select {
 		case line, ok := <-lines:
@@ -96,17 +96,17 @@ func TestKilledProcessLosesAndDoublesNothing(t *testing.T) {
 	simURL := strings.Fields(strings.TrimPrefix(line, "simulated gateway at "))[0]
 	dir := t.TempDir()
 	env := []string{"PILOT_LOG_LEVEL=error", "PILOT_POSTGRES_URL=" + pgtest.Database(t)}
-	api, hook, ingest := freeAddr(t), freeAddr(t), freeAddr(t)
+	api, hook, ingest := fixedAddr(t), fixedAddr(t), fixedAddr(t)
 	args := []string{
 		"up", "--demo", "--data-dir", dir, "--nats-port", "0", "--http-addr", api, "--ingest-addr", ingest, "--hook-addr", hook,
-		"--gateway-url", simURL, "--gateway-key", "sim-key", "--partitions", "2", "--successor-wait", "2s", "--send-limit", "1500ms",
-		"--intent-budget", "1s", "--look-ups", "200ms,500ms", "--quiet", "100ms", "--presumed-after", "1s",
+		"--gateway-url", simURL, "--gateway-key", "sim-key", "--partitions", "2", "--successor-wait", "5s", "--send-limit", "4s",
+		"--intent-budget", "3s", "--look-ups", "200ms,500ms", "--quiet", "100ms", "--presumed-after", "1s",
 	}
 	pilot, _ := run(t, "Send a message", env, bin, args...)
 	key := readFile(t, filepath.Join(dir, "demo-own.key"))
 	const n = 40
 	accepted := map[string]bool{}
-	until := time.Now().Add(30 * time.Second).UTC().Format(time.RFC3339)
+	until := time.Now().Add(50 * time.Second).UTC().Format(time.RFC3339)
 	for i := range n {
 		status, raw, err := call(t.Context(), http.MethodPost, "http://"+api+"/v1/messages/send", key, map[string]any{
 			"text": fmt.Sprintf("kill %d.", i), "destinationNumber": "+5511988887777", "deliverUntil": until,

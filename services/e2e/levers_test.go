@@ -11,6 +11,7 @@ import (
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/infra/evolutionsim"
+	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/cli"
 	"pilotstatus.dev/services/demo"
 )
@@ -22,9 +23,9 @@ type pulls struct {
 }
 
 // newPulls makes the first operator's key.
-func newPulls(t *testing.T) pulls {
+func newPulls(t *testing.T, options ...func(*app.Config)) pulls {
 	t.Helper()
-	r := newRig(t)
+	r := newRig(t, options...)
 	var printed bytes.Buffer
 	if err := cli.Run(t.Context(), []string{"admin", "bootstrap", "--name", "ana", "--nats-url", r.app.URLs().NATS}, "test", &printed, io.Discard); err != nil {
 		t.Fatal(err)
@@ -45,10 +46,20 @@ func (p pulls) run(args ...string) (string, error) {
 	return out.String(), err
 }
 
+// answered runs a command, as its operator does: again while the answer is that the log cannot say now.
+func (p pulls) answered(args ...string) (out string, err error) {
+	p.t.Helper()
+	eventually(p.t, "an answer", func() bool {
+		out, err = p.run(args...)
+		return err == nil || !strings.Contains(err.Error(), string(events.CodeUnavailable))
+	}, func() string { return err.Error() })
+	return out, err
+}
+
 // must runs a command that must do, and holds what it prints.
 func (p pulls) must(want string, args ...string) string {
 	p.t.Helper()
-	out, err := p.run(args...)
+	out, err := p.answered(args...)
 	if err != nil || !strings.Contains(out, want) {
 		p.t.Fatalf("%v: %q not in %s, %v", args, want, out, err)
 	}
@@ -58,7 +69,7 @@ func (p pulls) must(want string, args ...string) string {
 // refused runs a command that must be refused with a code.
 func (p pulls) refused(code events.Code, args ...string) {
 	p.t.Helper()
-	if out, err := p.run(args...); err == nil || !strings.Contains(err.Error(), string(code)) {
+	if out, err := p.answered(args...); err == nil || !strings.Contains(err.Error(), string(code)) {
 		p.t.Fatalf("%v: %s, %v, want %s", args, out, err, code)
 	}
 }
@@ -92,7 +103,7 @@ func TestLeversOfAnInstance(t *testing.T) {
 	}
 	p.must(`"draining": false`, "instance", "resume", id, "--reason", "upgraded")
 	p.awaitStatus(waits, "READ")
-	if _, err := p.run("instance", "pause", "none", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
+	if _, err := p.answered("instance", "pause", "none", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
 		t.Errorf("an instance that is not: %v", err)
 	}
 }
@@ -101,7 +112,7 @@ func TestLeversOfAnInstance(t *testing.T) {
 // for one that left, and forced, on record, for one that may have.
 func TestLeversOfAMessage(t *testing.T) {
 	t.Parallel()
-	p := newPulls(t)
+	p := newPulls(t, hasty)
 	id := demo.OwnInstanceID
 	p.must("", "instance", "pause", id, "--reason", "hold")
 	first := p.send("levers: canceled, then sent")

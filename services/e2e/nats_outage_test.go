@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"pilotstatus.dev/infra/loopback"
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/infra/postgres/pgtest"
 	"pilotstatus.dev/services/app"
@@ -36,6 +37,10 @@ func newBroker(t *testing.T, store string) *broker {
 func (b *broker) url() string { return "nats://" + b.addr }
 
 func (b *broker) start() {
+	if err := loopback.Left(context.Background(), b.addr); err != nil {
+		b.t.Errorf("start broker: %v", err)
+		return
+	}
 	_, text, _ := net.SplitHostPort(b.addr)
 	port, _ := strconv.Atoi(text)
 	srv, err := natsserver.Start(context.Background(), natsserver.Config{
@@ -52,7 +57,7 @@ func (b *broker) stop() {
 	if b.srv == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := b.srv.Stop(ctx); err != nil {
 		b.t.Errorf("stop broker: %v", err)
@@ -94,7 +99,7 @@ func TestN1NATSAwayUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, t.TempDir())
 	b.start()
-	r := newRig(t, withBroker(b.url()), quickRefusal)
+	r := newRig(t, withBroker(b.url()), quickRefusal, hasty)
 	r.awaitReady("ready", wholly)
 	l := r.startLoad("away", 4, 50*time.Millisecond)
 	l.awaitAccepted(t, 10)

@@ -2,16 +2,15 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pilotstatus.dev/infra/loopback"
 )
 
 // proxy stands between a client and a server of TCP and misbehaves as it is told.
@@ -46,7 +45,9 @@ func (p *proxy) refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listener != nil {
-		_ = p.listener.Close()
+		if err := loopback.Close(context.Background(), p.listener); err != nil {
+			p.t.Errorf("refuse: %v", err)
+		}
 		p.listener = nil
 	}
 	p.cut()
@@ -89,7 +90,7 @@ func (p *proxy) listen() {
 	if p.listener != nil {
 		return
 	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", p.addr)
+	l, err := loopback.Listen(context.Background(), p.addr)
 	if err != nil {
 		p.t.Errorf("listen again: %v", err)
 		return
@@ -179,22 +180,14 @@ func (p *proxy) carry(from, to net.Conn) {
 	writing.Wait()
 }
 
-// fixedAddr gives a loopback address that something can leave and come back to. Its port is below those that the system gives
-// to outgoing connections, so that none of them takes it meanwhile.
+// fixedAddr gives a loopback address that something can leave and come back to.
 func fixedAddr(t *testing.T) string {
 	t.Helper()
-	var errs error
-	for range 50 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.N(20_000))
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
-		if err == nil {
-			_ = l.Close()
-			return addr
-		}
-		errs = errors.Join(errs, err)
+	addrs, err := loopback.Addresses(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("no free port: %v", errs)
-	return ""
+	return addrs[0].String()
 }
 
 // gatewayBehind puts a proxy between Pilot and the gateway.

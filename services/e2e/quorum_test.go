@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await/awaittest"
 	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/services/app"
+	"pilotstatus.dev/services/demo"
 )
 
 // intended checks that each message with a text left after its intent was in the log (promise P2). A server that has just
@@ -53,14 +55,11 @@ func (r *rig) refusedAt(api, text string) {
 func TestN4QuorumLostWhileSending(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	r := newRig(t, onCluster(c.urls(0, 1, 2)), quickRefusal)
+	r := newRig(t, onCluster(c.urls(0, 1, 2)), quickRefusal, hasty)
 	r.awaitReady("ready", wholly)
 	l := r.startLoad("quorum", 2, 100*time.Millisecond)
 	l.awaitAccepted(t, 8)
-	stays := c.leader(-1)
-	if stays < 0 {
-		t.Fatal("nobody leads EVENTS_0")
-	}
+	stays := c.awaitLeader()
 	for i := range c.nodes {
 		if i != stays {
 			c.stop(i)
@@ -103,7 +102,7 @@ func TestN4QuorumLostWhileSending(t *testing.T) {
 func TestN4LeaderCutOffFromTheOthers(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	r := newRig(t, onCluster(c.urls(0)), quickRefusal)
+	r := newRig(t, onCluster(c.urls(0)), quickRefusal, hasty)
 	other := r.beside(c.urls(1, 2))
 	r.awaitReady("ready", wholly)
 	// Slower than three copies on one small machine: what is measured is order, not how long a backlog takes.
@@ -117,6 +116,9 @@ func TestN4LeaderCutOffFromTheOthers(t *testing.T) {
 	for time.Since(cut) < r.cfg.AcceptLimit+r.cfg.SendLimit { // an append, and a call, may have been under way
 		r.ready()
 	}
+	r.awaitReady("not ready", func(got readiness) bool {
+		return got.status == http.StatusServiceUnavailable && slices.Contains(got.failing, "log")
+	})
 	accepted, _ := here.counts()
 	r.refusedAt(r.app.URLs().API, "cut off")
 	before, _ := there.counts()
@@ -150,11 +152,62 @@ func (r *rig) beside(urls string) string {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := a.Stop(ctx); err != nil {
 			r.t.Errorf("stop the second: %v", err)
 		}
 	})
 	return a.URLs().API
+}
+
+// Fault catalogue N4, of one partition: no server has it when Pilot starts. The other partitions wait for it no longer than for the parks
+// in its log; when it is back all is ready without a restart.
+func TestN4OnePartitionIsAwayAtAStart(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	r := newRig(t, onCluster(c.urls(0, 1, 2)), quickRefusal, func(c *app.Config) { c.Partitions = 2 })
+	r.awaitReady("ready", wholly)
+	r.stop()
+	away := c.alone(1 - events.PartitionOf(demo.OwnInstanceID, r.cfg.Partitions))
+	if away < 0 {
+		t.Fatal("nobody has the partition")
+	}
+	c.stop(away)
+	still := awaittest.Watch(t)
+	began := time.Now()
+	r.start()
+	eventually(t, "a send is accepted", func() bool { // again after a 503, as clients do: the servers that are left choose leaders
+		status, _ := r.do(http.MethodPost, "/v1/messages/send", r.keys.Own, map[string]any{"text": "one is away", "destinationNumber": "+5511988887777"})
+		return status == http.StatusAccepted
+	}, nil)
+	eventually(t, "the message left", func() bool { return r.ledger("one is away") == 1 }, nil)
+	took, lost := time.Since(began), still.Lost()
+	t.Logf("it left %s after the start, of which the machine stood still for %s", took, lost)
+	if took-lost > 30*time.Second {
+		t.Error("that is too long")
+	}
+	degraded := func(got readiness) bool {
+		return got.status == http.StatusOK && got.word == "degraded" && slices.Contains(got.failing, "partitions") && !slices.Contains(got.failing, "log")
+	}
+	r.awaitReady("degraded by the partition", degraded)
+	// A send to it is refused, and takes no process out of service; a prober has a second.
+	for range 2 {
+		status, out := r.do(http.MethodPost, "/v1/messages/send", r.keys.Live, map[string]any{
+			"templateId": demo.TemplateOTP, "destinationNumber": "+5511988887777", "variables": map[string]string{"code": "482913"},
+		})
+		if status != http.StatusServiceUnavailable {
+			t.Errorf("a send to the partition that is away: %d %v", status, out)
+		}
+		for refused := time.Now(); time.Since(refused) < 3*time.Second; {
+			<-time.After(100 * time.Millisecond)
+			asked, before := time.Now(), still.Lost()
+			got := r.ready()
+			if took := time.Since(asked) - (still.Lost() - before); !degraded(got) || took > time.Second {
+				t.Fatalf("%s after a send was refused: %+v, in %s", time.Since(refused), got, took)
+			}
+		}
+	}
+	c.start(away)
+	r.awaitReady("ready again", wholly)
 }

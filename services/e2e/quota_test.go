@@ -75,7 +75,7 @@ func TestP11PlanLimitAcrossProcesses(t *testing.T) {
 	defer stopApp(t, other)
 	r.limited(events.Plan{Month: limit})
 	for _, a := range []*app.App{r.app, other} {
-		awaittest.Eventually(t, 10*time.Second, 5*time.Millisecond, "the plan is known", func() (known bool) {
+		awaittest.Eventually(t, patience, 5*time.Millisecond, "the plan is known", func() (known bool) {
 			a.Control().Feed.Read(func(c *catalog.Catalog) {
 				plan, ok := c.PlanOf(demo.TenantID)
 				known = ok && plan.Month == limit
@@ -98,7 +98,7 @@ func TestP11PlanLimitAcrossProcesses(t *testing.T) {
 		}
 	}
 	again := 0
-	awaittest.Eventually(t, 20*time.Second, 50*time.Millisecond, "canceled messages free their places", func() bool {
+	awaittest.Eventually(t, patience, 50*time.Millisecond, "canceled messages free their places", func() bool {
 		again += len(r.flood(10, apis...))
 		return again >= back
 	}, nil)

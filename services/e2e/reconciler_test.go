@@ -37,7 +37,7 @@ func TestC2ReceiptsWhoseWebhooksAreLost(t *testing.T) {
 // nothing is sent again. A receipt that comes after all corrects it.
 func TestC1OverdueThenNotConfirmed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, attentive, func(c *app.Config) { c.DeliveryWindow = 4 * time.Second })
+	r := newRig(t, attentive, func(c *app.Config) { c.DeliveryWindow = 8 * time.Second }) // it is seen to be overdue before that
 	r.fault(evolutionsim.Fault{Kind: "receipts", Mode: "lost", TextContains: "never heard of"})
 	id := r.send("never heard of")
 	m := r.await(id, "overdue", func(m map[string]any) bool { return m["ackOverdue"] == true })

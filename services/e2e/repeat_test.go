@@ -65,7 +65,7 @@ func (r *rig) apiBeside() *app.App {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		bounded, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := a.Stop(bounded); err != nil {
 			r.t.Errorf("stop: %v", err)
@@ -125,13 +125,13 @@ func TestCase66FiftyPostsWithOneKeyAtTwoProcesses(t *testing.T) {
 func TestFaultA1KilledBetweenAppendAndAnswer(t *testing.T) {
 	t.Parallel()
 	bin := buildPilot(t)
-	dir, api := t.TempDir(), freeAddr(t)
+	dir, api := t.TempDir(), fixedAddr(t)
 	_, line := run(t, "simulated gateway at", nil, bin, "evolutionsim", "--addr", "127.0.0.1:0",
 		"--instances", "pilot-shared=5511900000001", "--instances", "acme=5511900000002")
 	simURL := strings.Fields(strings.TrimPrefix(line, "simulated gateway at "))[0]
 	env := []string{"PILOT_LOG_LEVEL=error", "PILOT_POSTGRES_URL=" + pgtest.Database(t)}
 	args := []string{
-		"up", "--demo", "--gateway-url", simURL, "--gateway-key", "sim-key", "--data-dir", dir, "--nats-port", "0", "--http-addr", api, "--ingest-addr", freeAddr(t), "--hook-addr", freeAddr(t),
+		"up", "--demo", "--gateway-url", simURL, "--gateway-key", "sim-key", "--data-dir", dir, "--nats-port", "0", "--http-addr", api, "--ingest-addr", fixedAddr(t), "--hook-addr", fixedAddr(t),
 		"--partitions", "2", "--claim-wait", "2s",
 	}
 	pilot, _ := run(t, "Send a message", append(env, "PILOT_FAILPOINT=api.before_answer:kill"), bin, args...)
@@ -148,7 +148,7 @@ func TestFaultA1KilledBetweenAppendAndAnswer(t *testing.T) {
 	pilot.done <- err
 	run(t, "Send a message", env, bin, args...)
 	var first posted
-	awaittest.Eventually(t, 30*time.Second, 100*time.Millisecond, "the repeat is answered", func() bool {
+	awaittest.Eventually(t, patience, 100*time.Millisecond, "the repeat is answered", func() bool {
 		p, err := send()
 		if err != nil || p.status != http.StatusAccepted && p.status != http.StatusConflict {
 			t.Errorf("repeat: %+v, %v", p, err)

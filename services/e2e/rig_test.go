@@ -19,7 +19,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -77,7 +76,11 @@ func (l *logs) String() string {
 	return l.buf.String()
 }
 
-// quick are short limits, so that what takes minutes in production is seen in seconds.
+// patience is how long the tests wait for what has to come: a machine that is busy, or stands still for seconds, is no finding.
+const patience = time.Minute
+
+// quick are short limits, so that what takes minutes in production is seen in seconds. What a call, an append or a read may take stays
+// longer than a machine stands still.
 func quick(t *testing.T) app.Config {
 	t.Helper()
 	cfg, err := app.Defaults()
@@ -86,12 +89,17 @@ func quick(t *testing.T) app.Config {
 	}
 	cfg.Local(t.TempDir())
 	cfg.NATSSync = "default" // durability has its own tests; here speed counts
-	cfg.Partitions, cfg.AcceptLimit = 2, 4*time.Second
-	cfg.IntentBudget, cfg.SendLimit, cfg.SuccessorWait = time.Second, 1500*time.Millisecond, 2*time.Second
+	cfg.Partitions, cfg.AcceptLimit, cfg.ReadYourWrite = 2, 40*time.Second, 40*time.Second
+	cfg.IntentBudget, cfg.SendLimit, cfg.SuccessorWait = 5*time.Second, 10*time.Second, 12*time.Second
 	cfg.LookUps = []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}
 	cfg.PresumedAfter, cfg.Quiet, cfg.ProbeEvery = 500*time.Millisecond, 50*time.Millisecond, 200*time.Millisecond
 	cfg.LogLevel = "debug"
 	return cfg
+}
+
+// hasty makes the limit of a call short where a test waits for it.
+func hasty(c *app.Config) {
+	c.IntentBudget, c.SendLimit, c.SuccessorWait = 2*time.Second, 3*time.Second, 4*time.Second
 }
 
 // newRig starts everything; options change the configuration first.
@@ -133,7 +141,7 @@ func newRigOf(t *testing.T, roles []app.Role, front func(gateway string) string,
 	}
 	r.stage, r.keys = stage, *stage.Keys
 	t.Cleanup(func() {
-		bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		bounded, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := stage.Close(bounded); err != nil {
 			t.Errorf("close stage: %v", err)
@@ -164,7 +172,7 @@ func (r *rig) stop() {
 	if r.app == nil {
 		return
 	}
-	bounded, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	bounded, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := r.app.Stop(bounded); err != nil {
 		r.t.Errorf("stop: %v", err)
@@ -173,7 +181,7 @@ func (r *rig) stop() {
 	client.CloseIdleConnections()
 }
 
-var client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
+var client = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
 
 // do makes one call and gives status and body.
 func (r *rig) do(method, path, key string, body any) (int, map[string]any) {
@@ -296,16 +304,5 @@ func (r *rig) awaitHook(id, event string) {
 // eventually polls to a deadline.
 func eventually(t *testing.T, what string, ok func() bool, say func() string) {
 	t.Helper()
-	awaittest.Eventually(t, 30*time.Second, 20*time.Millisecond, what, ok, say)
-}
-
-// freeAddr gives a loopback address that was free a moment ago, for a process that must come back to it.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	awaittest.Eventually(t, patience, 20*time.Millisecond, what, ok, say)
 }

@@ -25,7 +25,7 @@ func TestUnknownOutcomesAreProvedNotRepeated(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRig(t, hasty)
 			c.fault.Times, c.fault.TextContains = 1, "uncertain"
 			r.fault(c.fault)
 			id := r.send("uncertain " + c.name)
@@ -54,18 +54,18 @@ func TestUnknownWithoutProofEndsPresumed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRig(t, hasty)
+			r.awaitStatus(r.send("awake"), "READ") // a window is short for a Pilot that just starts
 			c.fault.Times, c.fault.TextContains = 1, "traceless"
 			r.fault(c.fault)
-			id := r.send("traceless "+c.name, within(3*time.Second))
-			r.await(id, "UNCONFIRMED", func(m map[string]any) bool { return m["stage"] == "UNCONFIRMED" })
+			id := r.send("traceless "+c.name, within(8*time.Second))
 			m := r.awaitStatus(id, "FAILED")
 			if m["errorCode"] != "DELIVERY_TIMEOUT" {
 				t.Errorf("message %v", m)
 			}
 			r.awaitHook(id, "message.failed")
 			timeline := r.timeline(id)
-			if count(timeline, "dispatch.started") != 1 || count(timeline, "dispatch.closed") != 1 || r.ledger("traceless") != c.left {
+			if count(timeline, "dispatch.started") != 1 || count(timeline, "dispatch.unknown") != 1 || count(timeline, "dispatch.closed") != 1 || r.ledger("traceless") != c.left {
 				t.Errorf("timeline %v, ledger %d", timeline, r.ledger("traceless"))
 			}
 		})
@@ -75,7 +75,7 @@ func TestUnknownWithoutProofEndsPresumed(t *testing.T) {
 // What left no trace is sent once more, once that is sure: one copy arrives, and the customer is told as if nothing had been.
 func TestAbsentIsSentOnceMore(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *app.Config) { c.AbsentAfter, c.AbsentApart = 2*time.Second, 300*time.Millisecond })
+	r := newRig(t, hasty, func(c *app.Config) { c.AbsentAfter, c.AbsentApart = 5*time.Second, 300*time.Millisecond })
 	r.awaitStatus(r.send("before it"), "READ") // the gateway shows it: it saves
 	r.fault(evolutionsim.Fault{Kind: "hang", When: "before", TextContains: "swallowed", Times: 1})
 	id := r.send("swallowed")

@@ -43,7 +43,7 @@ func TestFeedFollowsInstancesOfItsPartitions(t *testing.T) {
 	}
 	is := func(instance string, want presence.Connection, paused bool) {
 		t.Helper()
-		awaittest.Eventually(t, 10*time.Second, 5*time.Millisecond, instance+" is as the log says", func() bool {
+		awaittest.Eventually(t, 30*time.Second, 5*time.Millisecond, instance+" is as the log says", func() bool {
 			s := f.State(instance)
 			return s.Connection == want && s.Paused == paused
 		}, nil)
@@ -67,7 +67,7 @@ func TestFeedFollowsInstancesOfItsPartitions(t *testing.T) {
 	}
 	for i, scope := range []string{events.ParkGateway, events.ParkInstance} {
 		park(scope, scope)
-		awaittest.Eventually(t, 10*time.Second, 5*time.Millisecond, "park of scope "+scope, func() bool {
+		awaittest.Eventually(t, 30*time.Second, 5*time.Millisecond, "park of scope "+scope, func() bool {
 			return f.State("two").Park.Scope == scope && len(f.ParkedWide()) == 1-i
 		}, nil)
 	}

@@ -47,15 +47,15 @@ func TestDeliveriesOfADeadProcessComeAgainSoon(t *testing.T) {
 func TestSlowTryIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const wait = 300 * time.Millisecond
+	const wait = 6 * time.Second // a third of it passes before it is spoken for, and a machine stands still for less than the rest
 	var tries atomic.Int64
 	rc := r.receive("ep1", func(int, http.ResponseWriter) {
 		tries.Add(1)
-		<-time.After(4 * wait) // an endpoint that is slower than AckWait
+		<-time.After(wait + time.Second) // an endpoint that is slower than AckWait
 	})
 	r.endpoint("ep1", rc.URL, nil)
 	r.fanout(FanoutSettings{})
-	r.worker(WorkerSettings{AckWait: wait, Client: ClientSettings{Limit: 10 * time.Second}})
+	r.worker(WorkerSettings{AckWait: wait, Client: ClientSettings{Limit: limit}})
 	r.tell("msg_1", 30)
 	if _, made := r.attempts("ep1", 1); made[0].HTTPStatus != http.StatusOK {
 		t.Errorf("the try is recorded as %+v", made[0])

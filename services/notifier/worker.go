@@ -188,8 +188,9 @@ func (w *Worker) serve(ctx context.Context, endpoint string, failed chan<- error
 		defer close(r.done)
 		err := w.log.Consume(ctx, eventlog.DurableConfig{
 			Stream: events.HooksStream(events.HookShard(endpoint)), Durable: EndpointDurable(endpoint),
-			Filters: []string{events.HookSubject(endpoint)}, Concurrency: w.settings.Concurrency, MaxAckPending: w.settings.Concurrency,
-			AckWait: w.settings.AckWait, Grace: w.client.settings.Limit + w.settings.CallLimit,
+			Filters: []string{events.HookSubject(endpoint)}, Among: events.HooksFilters(events.HookShard(endpoint))[0],
+			Concurrency: w.settings.Concurrency, MaxAckPending: w.settings.Concurrency, AckWait: w.settings.AckWait,
+			Grace: w.client.settings.Limit + w.settings.CallLimit,
 		}, w.deliver)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			select {

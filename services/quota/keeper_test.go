@@ -77,14 +77,20 @@ func record(p events.Partition, w quotas.Window, accepted, refunded int64, seq u
 	return quota.Counted{Tenant: tenant, Window: w.Name, Partition: p, Record: quotas.Record{Accepted: accepted, Refunded: refunded, Sequence: seq}}
 }
 
-// keep runs a keeper whose counters are quiet after one look.
-func keep(t *testing.T, r *rig, views quota.Views, w quotas.Window) (corrections <-chan int64, stop func()) {
+// soon takes a counter for quiet that has not moved from one look to the next; never corrects none while a test lasts.
+const (
+	soon  = 50 * time.Millisecond
+	never = time.Hour
+)
+
+// keep runs a keeper that looks at counters so often.
+func keep(t *testing.T, r *rig, views quota.Views, w quotas.Window, correctEvery time.Duration) (corrections <-chan int64, stop func()) {
 	t.Helper()
 	done := make(chan int64, 10)
 	k := quota.NewKeeper(quota.Config{
 		Partitions: []events.Partition{0, 1}, Log: keeperLog{r}, Views: views, Bucket: r.bucket,
 		Windows:      func(time.Time) map[string][]quotas.Window { return map[string][]quotas.Window{tenant: {w}} },
-		PublishEvery: 10 * time.Millisecond, CorrectEvery: 50 * time.Millisecond, Logger: zerolog.Nop(),
+		PublishEvery: 10 * time.Millisecond, CorrectEvery: correctEvery, Logger: zerolog.Nop(),
 		OnCorrection: func(n int64) { done <- n },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,8 +112,8 @@ func TestQ2RefundsFreePlaces(t *testing.T) {
 		}
 	}
 	views.say(record(0, w, 1, 0, 5), record(1, w, 2, 2, 9))
-	keep(t, r, views, w)
-	awaittest.Eventually(t, 10*time.Second, 5*time.Millisecond, "refunds are known", func() bool { return r.records.Refunded(tenant, w.Name) == 2 }, nil)
+	keep(t, r, views, w, never) // places that are taken here are in nobody's hands for long
+	awaittest.Eventually(t, 30*time.Second, 5*time.Millisecond, "refunds are known", func() bool { return r.records.Refunded(tenant, w.Name) == 2 }, nil)
 	granted := 0
 	for range 5 {
 		if _, err := book.Reserve(t.Context(), tenant, []quotas.Window{w}); err == nil {
@@ -119,12 +125,12 @@ func TestQ2RefundsFreePlaces(t *testing.T) {
 	}
 	// Views that are made anew say less for a while: the later record holds.
 	views.say(record(1, w, 1, 0, 3))
-	keep(t, r, views, w)
+	keep(t, r, views, w, never)
 	used, err := book.Used(t.Context(), tenant, []quotas.Window{w})
 	if err != nil || used[0] != 3 {
 		t.Errorf("used %+v, %v", used, err)
 	}
-	awaittest.Eventually(t, 10*time.Second, 5*time.Millisecond, "the old record stays out", func() bool { return r.records.Refunded(tenant, w.Name) == 2 }, nil)
+	awaittest.Eventually(t, 30*time.Second, 5*time.Millisecond, "the old record stays out", func() bool { return r.records.Refunded(tenant, w.Name) == 2 }, nil)
 }
 
 // A process died with two places in its hands: its counter is corrected once it is quiet, and only by those two.
@@ -138,7 +144,7 @@ func TestPlacesOfADeadProcessComeBack(t *testing.T) {
 		}
 	}
 	views.say(record(0, w, 3, 0, 5))
-	corrections, stop := keep(t, r, views, w)
+	corrections, stop := keep(t, r, views, w, soon)
 	if n := <-corrections; n != -2 {
 		t.Errorf("corrected by %d", n)
 	}
@@ -159,7 +165,7 @@ func TestAWindowWithoutALimitIsCountedUp(t *testing.T) {
 	r, views := newRig(t), &told{}
 	w := november(100)
 	views.say(record(0, w, 40, 1, 50), record(1, w, 30, 0, 31))
-	corrections, _ := keep(t, r, views, w)
+	corrections, _ := keep(t, r, views, w, soon)
 	if n := <-corrections; n != 70 {
 		t.Errorf("corrected by %d", n)
 	}

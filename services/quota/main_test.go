@@ -34,8 +34,13 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{Log: streamtest.New(t, 2, eventlog.Options{})}
-	r.records = quota.NewRecords(r.bucket, zerolog.Nop())
+	return newRigOf(t, eventlog.Options{})
+}
+
+func newRigOf(t *testing.T, opts eventlog.Options) *rig {
+	t.Helper()
+	r := &rig{Log: streamtest.New(t, 2, opts)}
+	r.records = quota.NewRecords(r.Events, zerolog.Nop())
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.records.Run(ctx) }) // it ends with its context

@@ -3,24 +3,27 @@ package quota
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/quota"
-	"pilotstatus.dev/infra/await"
+	"pilotstatus.dev/infra/eventlog"
+	"pilotstatus.dev/infra/topology"
 )
+
+// Bucket tells of the keys of a bucket as *eventlog.Log does.
+type Bucket interface {
+	WatchKeys(ctx context.Context, bucket, filter string, f func(eventlog.Change)) error
+}
 
 // Records is the copy that this process has of what the log says of windows. Run keeps it up; all methods are safe for concurrent use.
 type Records struct {
-	bucket func(context.Context) (jetstream.KeyValue, error)
+	bucket Bucket
 	log    zerolog.Logger
 
 	mu    sync.RWMutex
@@ -30,7 +33,7 @@ type Records struct {
 type recordKey struct{ tenant, window string }
 
 // NewRecords makes an empty copy of the bucket.
-func NewRecords(bucket func(context.Context) (jetstream.KeyValue, error), log zerolog.Logger) *Records {
+func NewRecords(bucket Bucket, log zerolog.Logger) *Records {
 	return &Records{bucket: bucket, log: log, byKey: map[recordKey]map[events.Partition]quota.Record{}}
 }
 
@@ -64,61 +67,26 @@ func (r *Records) drop(k recordKey) {
 	delete(r.byKey, k)
 }
 
-// watchAgain bounds the pause before the bucket is watched again.
-const (
-	watchAgainLeast = 100 * time.Millisecond
-	watchAgainMost  = 5 * time.Second
-)
-
 // Run follows the bucket until ctx ends.
 func (r *Records) Run(ctx context.Context) error {
-	for n := 0; ; n++ {
-		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn().Err(err).Msg("refunds are not followed; limits are kept, refunded places wait")
-		}
-		if !await.Backoff(ctx, watchAgainLeast, watchAgainMost, min(n, 6)) {
-			return fmt.Errorf("follow quota records: %w", ctx.Err())
-		}
+	if err := r.bucket.WatchKeys(ctx, topology.BucketQuota, ">", r.heard); err != nil {
+		return fmt.Errorf("follow quota records: %w", err)
 	}
+	return nil
 }
 
-func (r *Records) follow(ctx context.Context) error {
-	kv, err := r.bucket(ctx)
-	if err != nil {
-		return err
-	}
-	w, err := kv.WatchAll(ctx)
-	if err != nil {
-		return fmt.Errorf("watch quota records: %w", err)
-	}
-	defer func() { _ = w.Stop() }() // the connection's end stops it too
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case e, open := <-w.Updates():
-			if !open {
-				return errors.New("the watch ended")
-			}
-			if e != nil { // nil marks the end of what was there
-				r.entry(e)
-			}
-		}
-	}
-}
-
-func (r *Records) entry(e jetstream.KeyValueEntry) {
-	k, p, ok := parseKey(e.Key())
+func (r *Records) heard(c eventlog.Change) {
+	k, p, ok := parseKey(c.Key)
 	if !ok {
 		return
 	}
-	if e.Operation() != jetstream.KeyValuePut {
+	if c.Value == nil {
 		r.drop(k)
 		return
 	}
 	var rec quota.Record
-	if err := json.Unmarshal(e.Value(), &rec); err != nil {
-		r.log.Warn().Str("key", e.Key()).Msg("a quota record does not decode")
+	if err := json.Unmarshal(c.Value, &rec); err != nil {
+		r.log.Warn().Str("key", c.Key).Msg("a quota record does not decode")
 		return
 	}
 	r.take(k, p, rec)

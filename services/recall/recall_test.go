@@ -66,7 +66,7 @@ func run(t *testing.T, bucket Bucket, kept time.Duration) *Memory {
 
 func bucket(t *testing.T) *cut {
 	t.Helper()
-	l := streamtest.New(t, 1, eventlog.Options{TryTimeout: time.Second})
+	l := streamtest.New(t, 1, eventlog.Options{})
 	return &cut{Claims: eventlog.NewClaims(l.Events, l.Deployment)}
 }
 
@@ -160,7 +160,7 @@ func TestANewProcessLearnsWhatIsThere(t *testing.T) {
 func TestPostsEnd(t *testing.T) {
 	t.Parallel()
 	b := bucket(t)
-	one, two := run(t, b, 2*time.Second), run(t, b, 0)
+	one, two := run(t, b, 5*time.Second), run(t, b, 0)
 	one.Keep(t.Context(), claim("f", 1))
 	eventually(t, "the other process hears of it", func() bool { return two.knows("f") == 1 })
 	eventually(t, "it ends", func() bool { return two.knows("f") == 0 && one.knows("f") == 0 })

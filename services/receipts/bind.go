@@ -68,13 +68,7 @@ func (c *Correlator) judge(ctx context.Context, d *eventlog.Delivery) (result st
 		c.settings.Logger.Warn().Err(err).Str("instance", instance).Stringer("position", d.Position).Msg("receipt was not recorded")
 		return "retried", max(c.settings.Sweep, time.Second)
 	}
-	if out == outcomeHeld {
-		if wait := c.settings.Grace - time.Since(d.Stored); wait > 0 {
-			return string(out), wait
-		}
-		return "unmatched", 0 // memory keeps it, and a restart reads it again
-	}
-	return string(out), 0
+	return string(out), 0 // what is held is in the memory of every correlator, and a restart reads it again: others need not wait behind it
 }
 
 // record appends the receipt of a sighting, and before it the proof where the message is not known to have left.
@@ -84,13 +78,13 @@ func (c *Correlator) record(ctx context.Context, k key, s sighting) (outcome, er
 	switch {
 	case !known, cl.message.open == cl.attempt && cl.attempt > 0 && !cl.message.left && time.Since(cl.message.openedAt) < c.settings.ProveAfter:
 		// Its answer is still to come: the dispatcher's own word is better than a proof.
-		c.book.hold(k, s)
+		c.book.hold(k, s, c.settings.Grace)
 		if known {
 			c.due[k] = struct{}{}
 		}
 		c.mu.Unlock()
 		return outcomeHeld, nil
-	case cl.message.recorded[s.state]:
+	case cl.message.recorded.has(s.state):
 		c.book.release(k, s.state)
 		c.mu.Unlock()
 		return outcomeRepeated, nil
@@ -115,7 +109,7 @@ func (c *Correlator) record(ctx context.Context, k key, s sighting) (outcome, er
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl.message.recorded[s.state] = true
+	cl.message.recorded |= bit(s.state)
 	c.book.release(k, s.state)
 	return outcomeBound, nil
 }

@@ -2,6 +2,7 @@ package receipts
 
 import (
 	"container/list"
+	"strings"
 	"time"
 
 	"pilotstatus.dev/events"
@@ -21,7 +22,7 @@ type tracked struct {
 	ended                bool      // refused or closed
 	open                 int       // number of the attempt under way; 0 when none is
 	openedAt             time.Time // when that was first read here
-	recorded             map[events.Status]bool
+	recorded             states
 }
 
 // claim says which attempt of which message has a key id.
@@ -30,21 +31,25 @@ type claim struct {
 	attempt int
 }
 
-// sighting is one thing a gateway said about a key id.
-type sighting struct {
-	state    events.Status
-	word     string
-	at       time.Time
-	received time.Time
+// states is a set of states for which a receipt is in the log.
+type states uint8
+
+func bit(state events.Status) states {
+	switch state {
+	case events.StatusSent:
+		return 1
+	case events.StatusDelivered:
+		return 2
+	case events.StatusRead:
+		return 4
+	case events.StatusFailed:
+		return 8
+	default:
+		return 0
+	}
 }
 
-// held are the sightings of a key id that cannot be recorded yet.
-type held struct {
-	key     key
-	seen    []sighting // one a state, in order of arrival
-	since   time.Time
-	nextAsk time.Time
-}
+func (s states) has(state events.Status) bool { return s&bit(state) != 0 }
 
 // book is the correlator's memory: pure, guarded by its owner, bounded in time and number.
 type book struct {
@@ -55,6 +60,8 @@ type book struct {
 	first     uint64                   // first sequence ever seen here
 	held      map[key]*list.Element    // of *held
 	heldOrder *list.List
+	questions questions         // what is held, in the order of asking the Finder
+	names     map[string]string // of instances and tenants, each once: messages share them
 	maxKept   int
 	maxHeld   int
 }
@@ -62,7 +69,7 @@ type book struct {
 func newBook(maxKept, maxHeld int) *book {
 	return &book{
 		claims: map[key]claim{}, messages: map[string]*list.Element{}, order: list.New(), group: map[string]uint64{},
-		held: map[key]*list.Element{}, heldOrder: list.New(), maxKept: maxKept, maxHeld: maxHeld,
+		held: map[key]*list.Element{}, heldOrder: list.New(), names: map[string]string{}, maxKept: maxKept, maxHeld: maxHeld,
 	}
 }
 
@@ -95,7 +102,7 @@ func (b *book) apply(rec events.Recorded, now time.Time) []key {
 	}
 	m := b.track(rec.Subject, addr.Instance, rec.Stored)
 	if rec.TenantID != "" {
-		m.tenant = rec.TenantID
+		m.tenant = b.name(rec.TenantID)
 	}
 	if rec.QueuedSeq > 0 {
 		m.queuedSeq = rec.QueuedSeq
@@ -113,14 +120,19 @@ func (b *book) apply(rec events.Recorded, now time.Time) []key {
 	case events.TypeDispatchDeferred, events.TypeDispatchUnknown, events.TypeDispatchDisproved:
 		m.open = 0
 	case events.TypeReceiptSent, events.TypeReceiptDelivered, events.TypeReceiptRead, events.TypeReceiptFailed:
-		m.recorded[events.ReceiptStatus(rec.Type)] = true
+		state := events.ReceiptStatus(rec.Type)
+		m.recorded |= bit(state)
+		b.release(key{addr.Instance, rec.GatewayID}, state)
+		for _, k := range m.keys {
+			b.release(k, state)
+		}
 	}
 	if rec.GatewayID != "" && addr.Group == events.GroupDispatch {
-		b.claim(key{addr.Instance, rec.GatewayID}, m, rec.Attempt)
+		b.claim(key{m.instance, rec.GatewayID}, m, rec.Attempt)
 	}
 	var ready []key
 	for _, k := range m.keys {
-		if b.held[k] != nil {
+		if len(b.sightings(k)) > 0 {
 			ready = append(ready, k)
 		}
 	}
@@ -131,7 +143,8 @@ func (b *book) track(id, instance string, since time.Time) *tracked {
 	if e := b.messages[id]; e != nil {
 		return e.Value.(*tracked)
 	}
-	m := &tracked{id: id, instance: instance, since: since, recorded: map[events.Status]bool{}}
+	id = strings.Clone(id) // it may be a part of something longer
+	m := &tracked{id: id, instance: b.name(instance), since: since}
 	b.messages[id] = b.order.PushBack(m)
 	for b.order.Len() > b.maxKept {
 		b.forget(b.order.Front())
@@ -139,9 +152,20 @@ func (b *book) track(id, instance string, since time.Time) *tracked {
 	return m
 }
 
+// name gives the one copy of a name that many messages have.
+func (b *book) name(s string) string {
+	if known, ok := b.names[s]; ok {
+		return known
+	}
+	s = strings.Clone(s)
+	b.names[s] = s
+	return s
+}
+
 // claim binds a key id. The first message that has it keeps it: WhatsApp gives each id once.
 func (b *book) claim(k key, m *tracked, attempt int) {
 	if _, taken := b.claims[k]; !taken {
+		k.id = strings.Clone(k.id)
 		b.claims[k] = claim{m, attempt}
 		m.keys = append(m.keys, k)
 	}
@@ -163,54 +187,4 @@ func (b *book) prune(kept, unmatched time.Time) {
 	for e := b.heldOrder.Front(); e != nil && e.Value.(*held).since.Before(unmatched); e = b.heldOrder.Front() {
 		b.drop(e)
 	}
-}
-
-// hold keeps a sighting until its message is known.
-func (b *book) hold(k key, s sighting) {
-	e := b.held[k]
-	if e == nil {
-		e = b.heldOrder.PushBack(&held{key: k, since: s.received})
-		b.held[k] = e
-		for b.heldOrder.Len() > b.maxHeld {
-			b.drop(b.heldOrder.Front())
-		}
-	}
-	h := e.Value.(*held)
-	for _, seen := range h.seen {
-		if seen.state == s.state {
-			return
-		}
-	}
-	h.seen = append(h.seen, s)
-}
-
-// release ends the holding of one state of a key.
-func (b *book) release(k key, state events.Status) {
-	e := b.held[k]
-	if e == nil {
-		return
-	}
-	h := e.Value.(*held)
-	for i, s := range h.seen {
-		if s.state == state {
-			h.seen = append(h.seen[:i:i], h.seen[i+1:]...)
-			break
-		}
-	}
-	if len(h.seen) == 0 {
-		b.drop(e)
-	}
-}
-
-func (b *book) drop(e *list.Element) {
-	delete(b.held, b.heldOrder.Remove(e).(*held).key)
-}
-
-// sightings gives what is held for a key, in order of arrival.
-func (b *book) sightings(k key) []sighting {
-	e := b.held[k]
-	if e == nil {
-		return nil
-	}
-	return append([]sighting(nil), e.Value.(*held).seen...)
 }

@@ -11,7 +11,7 @@ import (
 
 // instanceState is what is known of the connection of an instance.
 type instanceState struct {
-	recorded   string    // wire name of the last opened, closed or parked event; "" when none was read
+	recorded   string    // wire name of the last opened, closed or parked event, or of the resumed that ended a closed; "" when none was read
 	recordedAt time.Time // stored time of it
 	recordedBy uint64    // sequence of the observation it stands for; 0 when it is not a correlator's
 	said       Connection
@@ -54,15 +54,23 @@ func (i *instanceState) due(now time.Time, s Settings) (wire, name string, ok bo
 // learnInstance takes an event of an instance in. The caller holds mu.
 func (c *Correlator) learnInstance(rec events.Recorded) {
 	switch rec.Type {
-	case events.TypeInstanceOpened, events.TypeInstanceClosed, events.TypeInstanceParked:
+	case events.TypeInstanceOpened, events.TypeInstanceClosed, events.TypeInstanceParked, events.TypeInstanceResumed:
 		if addr, err := events.ParseEventSubject(rec.Address); err == nil {
-			i := c.instanceState(addr.Instance)
-			if by := saidBy(rec); by > 0 {
-				i.change(rec.Type, by, rec.Stored, c.settings)
-			}
-			i.recorded, i.recordedAt, i.recordedBy = rec.Type, rec.Stored, saidBy(rec)
+			c.instanceState(addr.Instance).learn(rec, c.settings)
 		}
 	}
+}
+
+// learn takes in what the log says of the connection. An operator's resume ends a closed: the same word of the gateway is news again.
+func (i *instanceState) learn(rec events.Recorded, s Settings) {
+	if rec.Type == events.TypeInstanceResumed && i.recorded != events.TypeInstanceClosed {
+		return
+	}
+	by := saidBy(rec)
+	if by > 0 {
+		i.change(rec.Type, by, rec.Stored, s)
+	}
+	i.recorded, i.recordedAt, i.recordedBy = rec.Type, rec.Stored, by
 }
 
 // saidBy gives the sequence of the observation that an event of a correlator stands for, 0 for an event of anybody else.

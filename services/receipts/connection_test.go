@@ -57,6 +57,46 @@ func TestC2FlappingIsAHandfulOfEvents(t *testing.T) {
 	}
 }
 
+// C2 42: an operator's resume ends what the gateway called closed. What it says from then on is recorded, also when it is the same word; what
+// it said before is not, and a resume of what is open changes nothing.
+func TestC2AResumeMakesClosedNewsAgain(t *testing.T) {
+	t.Parallel()
+	s := Settings{}.withDefaults()
+	begin := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	at := func(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
+	i := &instanceState{}
+	log := func(wire string, minute int) {
+		i.learn(events.Recorded{Event: events.Event{Envelope: events.Envelope{Type: wire}}, Stored: at(minute)}, s)
+	}
+	say := func(c Connection, minute int) (wire string) {
+		i.said, i.saidAt, i.saidBy = c, at(minute), events.Position{Sequence: uint64(minute)}
+		wire, _, ok := i.due(at(minute), s)
+		if !ok {
+			return ""
+		}
+		return wire
+	}
+	if w := say(ConnectionClosed, 1); w != events.TypeInstanceClosed {
+		t.Fatalf("recorded %q", w)
+	}
+	log(events.TypeInstanceClosed, 1)
+	if w := say(ConnectionClosed, 2); w != "" {
+		t.Errorf("the same word again is recorded: %q", w)
+	}
+	log(events.TypeInstanceResumed, 3)
+	if w, _, ok := i.due(at(4), s); ok {
+		t.Errorf("a word from before the resume is recorded: %q", w)
+	}
+	if w := say(ConnectionClosed, 5); w != events.TypeInstanceClosed {
+		t.Errorf("still closed, after a resume: recorded %q", w)
+	}
+	log(events.TypeInstanceOpened, 6)
+	log(events.TypeInstanceResumed, 7)
+	if w := say(ConnectionOpen, 8); w != "" {
+		t.Errorf("a resume of what is open makes %q news", w)
+	}
+}
+
 // A single change is recorded at once; whatever is said: no word twice, no two changes closer than Debounce, and within the longest wait
 // after the last word the log says what the gateway says.
 func TestWhatIsSaidSettles(t *testing.T) {

@@ -51,14 +51,15 @@ type Finder interface {
 type Settings struct {
 	Kept        time.Duration // messages are remembered for; 72 h
 	Unmatched   time.Duration // receipts without a message are kept for; 7 d
-	MaxKept     int           // messages in memory; 1,000,000
+	MaxKept     int           // messages in memory, about 450 bytes each; 250,000
 	MaxHeld     int           // key ids in memory without a message; 200,000
-	Grace       time.Duration // an observation without a message is delivered again for; 30 s
+	Grace       time.Duration // the Finder is asked about a key id, and what another process was to record is recorded here, after; 30 s
 	ProveAfter  time.Duration // a receipt proves an attempt whose answer is outstanding after; 2 s
 	Debounce    time.Duration // a recorded change of a connection is not changed again within; 5 s, doubling while it flaps
 	DebounceMax time.Duration // and at most; 5 min
 	Sweep       time.Duration // what could not be recorded is tried again each; 500 ms
-	Ask         time.Duration // the Finder is asked about the same key id again after; 10 min
+	Ask         time.Duration // the Finder is asked about the same key id again after; 10 min, doubling
+	AskMax      time.Duration // and at most; 6 h
 	AskLimit    int           // questions to the Finder in one sweep; 20
 	Prune       time.Duration // what is old is forgotten, and gaps are looked for, each; 1 min
 	GapAfter    time.Duration // a message should have a receipt after; 15 min
@@ -85,6 +86,7 @@ func (s Settings) withDefaults() Settings {
 		{&s.DebounceMax, 5 * time.Minute},
 		{&s.Sweep, 500 * time.Millisecond},
 		{&s.Ask, 10 * time.Minute},
+		{&s.AskMax, 6 * time.Hour},
 		{&s.CallLimit, 20 * time.Second},
 		{&s.Prune, time.Minute},
 		{&s.GapAfter, 15 * time.Minute},
@@ -97,7 +99,7 @@ func (s Settings) withDefaults() Settings {
 	for _, n := range []struct {
 		field *int
 		value int
-	}{{&s.MaxKept, 1_000_000}, {&s.MaxHeld, 200_000}, {&s.AskLimit, 20}, {&s.Concurrency, 8}, {&s.GapSample, 10}} {
+	}{{&s.MaxKept, 250_000}, {&s.MaxHeld, 200_000}, {&s.AskLimit, 20}, {&s.Concurrency, 8}, {&s.GapSample, 10}} {
 		if *n.field <= 0 {
 			*n.field = n.value
 		}
@@ -253,10 +255,14 @@ func (c *Correlator) takeObservation(ctx context.Context, rec events.Recorded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := key{instance, o.KeyID}
-	// What a known message needs is done by whoever consumes the observation, unless that was before this process began.
-	if cl, known := c.book.claims[k]; !known || (!c.live && !cl.message.recorded[state]) {
-		c.book.hold(k, sightingOf(*o, state))
+	cl, known := c.book.claims[k]
+	if known && cl.message.recorded.has(state) {
+		return
 	}
+	// What a known message needs is done by whoever consumes the observation, unless that was before this process began.
+	s := sightingOf(*o, state)
+	s.others = known && c.live
+	c.book.hold(k, s, c.settings.Grace)
 }
 
 func sightingOf(o events.GatewayObserved, state events.Status) sighting {

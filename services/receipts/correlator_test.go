@@ -222,29 +222,6 @@ func TestProofWhereTheGroupIsOlderThanMemory(t *testing.T) {
 	r.wait(events.DispatchFilter(partition, instance), "msg_1.started", "msg_1.unknown", "msg_1.proved.1")
 }
 
-func TestUnmatchedObservationComesAgainForAWhile(t *testing.T) {
-	t.Parallel()
-	c := NewCorrelator(nil, partition, Settings{Grace: time.Minute})
-	at := func(stored time.Time) *eventlog.Delivery {
-		return &eventlog.Delivery{Recorded: events.Recorded{
-			Event: events.Event{
-				Address: events.ReceiptSubject(partition, instance, EventMessagesUpdate),
-				Body:    &events.GatewayObserved{Event: EventMessagesUpdate, KeyID: "K", Status: "READ", FromMe: true},
-			},
-			Stored: stored, Known: true,
-		}}
-	}
-	if result, again := c.judge(t.Context(), at(time.Now())); result != string(outcomeHeld) || again < 50*time.Second || again > time.Minute {
-		t.Errorf("a new one: %s, again in %s", result, again)
-	}
-	if result, again := c.judge(t.Context(), at(time.Now().Add(-2*time.Minute))); result != "unmatched" || again != 0 {
-		t.Errorf("an old one: %s, again in %s", result, again)
-	}
-	if len(c.book.sightings(key{instance, "K"})) != 1 {
-		t.Error("memory does not keep it")
-	}
-}
-
 // appends counts what is appended.
 type appends struct {
 	Log
@@ -345,14 +322,14 @@ func TestBookIsBounded(t *testing.T) {
 			},
 			Position: events.Position{Sequence: uint64(i + 1)}, Stored: now, Known: true,
 		}, now)
-		b.hold(key{instance, "x" + id}, sighting{state: events.StatusSent, received: now})
-		b.hold(key{instance, "x" + id}, sighting{state: events.StatusSent, received: now})
+		b.hold(key{instance, "x" + id}, sighting{state: events.StatusSent, received: now}, time.Second)
+		b.hold(key{instance, "x" + id}, sighting{state: events.StatusSent, received: now}, time.Second)
 	}
 	if len(b.claims) != 2 || len(b.messages) != 2 || len(b.held) != 2 || b.group[instance] != 3 {
 		t.Errorf("claims %d, messages %d, held %d, group %d", len(b.claims), len(b.messages), len(b.held), b.group[instance])
 	}
 	b.prune(now.Add(time.Second), now.Add(time.Second))
-	if len(b.claims)+len(b.messages)+len(b.held)+b.order.Len()+b.heldOrder.Len() != 0 {
+	if len(b.claims)+len(b.messages)+len(b.held)+b.order.Len()+b.heldOrder.Len()+len(b.questions) != 0 {
 		t.Error("old entries stay")
 	}
 }

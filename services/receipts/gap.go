@@ -31,7 +31,7 @@ func (b *book) rates(from, to time.Time) map[string]rate {
 		r := out[m.instance]
 		r.instance = m.instance
 		r.left++
-		if len(m.recorded) > 0 {
+		if m.recorded != 0 {
 			r.answer++
 		}
 		out[m.instance] = r

@@ -58,6 +58,9 @@ type IngestSettings struct {
 	RetryAfter  time.Duration // told to the gateway when nothing was stored; 5 s
 	// Control records the opt-ins that contacts write to the shared number; nil records none.
 	Control control.Appender
+	// CatchUp waits until the catalog has all that CONTROL holds: a gateway may know of a new secret before this process does. nil: the
+	// catalog always has.
+	CatchUp func(ctx context.Context) error
 	Logger  zerolog.Logger
 	Metrics *Metrics
 }
@@ -111,12 +114,12 @@ func (in *Ingest) receive(w http.ResponseWriter, r *http.Request) {
 		in.answer(w, http.StatusNotFound, "unknown")
 		return
 	}
-	secrets, err := in.ingresses.Ingress(ctx, instance)
+	admitted, err := in.admits(ctx, instance, r)
 	if err != nil {
 		in.unavailable(w, instance.ID, err)
 		return
 	}
-	if !secrets.Admits(r.Header.Get(SecretHeader)) {
+	if !admitted {
 		in.answer(w, http.StatusUnauthorized, "forged")
 		return
 	}
@@ -139,6 +142,24 @@ func (in *Ingest) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	failpoint.Hit("ingest.before_answer")
 	in.answer(w, http.StatusOK, result)
+}
+
+// admits reports whether the secret is right. A wrong one is told so only by all that CONTROL holds: who hears 401 gives the event up.
+func (in *Ingest) admits(ctx context.Context, instance events.Instance, r *http.Request) (bool, error) {
+	secret := r.Header.Get(SecretHeader)
+	secrets, err := in.ingresses.Ingress(ctx, instance)
+	if err != nil || secrets.Admits(secret) || in.settings.CatchUp == nil {
+		return err == nil && secrets.Admits(secret), err
+	}
+	if err := in.settings.CatchUp(ctx); err != nil {
+		return false, fmt.Errorf("look for a new secret: %w", err)
+	}
+	now, _, known := in.instance(r.PathValue("token"))
+	if !known {
+		return false, nil
+	}
+	secrets, err = in.ingresses.Ingress(ctx, now)
+	return err == nil && secrets.Admits(secret), err
 }
 
 // instance finds whose path token it is. Only its hash is known, so the look-up takes the same time for any token.

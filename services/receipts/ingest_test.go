@@ -104,7 +104,7 @@ func TestIngestWithoutTheLog(t *testing.T) {
 	t.Parallel()
 	r, p := newRig(t), newPlane()
 	p.instance(sealed(t, r, instance, "token-one", "secret-one"))
-	s := serve(t, NewIngest(p, control.NewSecrets(r.keys), r.keys, r.log, IngestSettings{AppendLimit: 300 * time.Millisecond}))
+	s := serve(t, NewIngest(p, control.NewSecrets(r.keys), r.keys, r.log, IngestSettings{AppendLimit: 3 * time.Second}))
 	if res := post(t, s.URL+"/receipts/token-one", "secret-one", update); res.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", res.StatusCode)
 	}

@@ -21,11 +21,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		observed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pilot_correlator_observations_total",
-			Help: "Observations of gateways by result: bound, repeated, held, unmatched, meaningless, foreign, connection, malformed, retried.",
+			Help: "Observations of gateways by result: bound, repeated, held, meaningless, foreign, connection, malformed, retried.",
 		}, []string{"result"}),
 		unmatched: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pilot_correlator_held_receipts",
-			Help: "Receipts in memory that no message is known for.",
+			Help: "Key ids with receipts in memory that are not recorded: no message is known for them, or they are on their way.",
 		}, []string{"partition"}),
 		registered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pilot_registrar_webhooks_total",

@@ -2,8 +2,9 @@ package receipts
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -46,9 +47,11 @@ type RegistrarSettings struct {
 	BackoffMin time.Duration // wait after a failure, doubled by each further one, half of it random; 1 s
 	BackoffMax time.Duration // 1 min
 	CallLimit  time.Duration // for one registration; 15 s
-	Parallel   int           // registrations at once; 8
-	Logger     zerolog.Logger
-	Metrics    *Metrics
+	Parallel   int           // registrations at once, at most 8 at one gateway; 32
+	// Control records that a gateway was told of a new secret; nil records nothing, and no secret is retired without force.
+	Control control.Appender
+	Logger  zerolog.Logger
+	Metrics *Metrics
 }
 
 // Registrar keeps our webhook registered at the gateway of each instance.
@@ -57,14 +60,6 @@ type Registrar struct {
 	ingresses Ingresses
 	webhooks  Webhooks
 	settings  RegistrarSettings
-	done      map[string]registration // by instance; owned by Run
-}
-
-// registration is what is known of the webhook of an instance.
-type registration struct {
-	wanted   string // what was, or is to be, registered
-	failures int
-	next     time.Time
 }
 
 // NewRegistrar makes a registrar.
@@ -78,28 +73,40 @@ func NewRegistrar(c Watched, i Ingresses, w Webhooks, s RegistrarSettings) *Regi
 		}
 	}
 	if s.Parallel <= 0 {
-		s.Parallel = 8
+		s.Parallel = 32
 	}
 	if s.Metrics == nil {
 		s.Metrics = NewMetrics(nil)
 	}
 	s.BaseURL = strings.TrimRight(s.BaseURL, "/")
-	return &Registrar{catalog: c, ingresses: i, webhooks: w, settings: s, done: map[string]registration{}}
+	return &Registrar{catalog: c, ingresses: i, webhooks: w, settings: s}
 }
 
-// Run registers on start, on each change of an instance, after failures and from time to time, until ctx ends.
+// Run registers on start, on each change of an instance, after failures and from time to time, until ctx ends. Nothing waits for a call at
+// another gateway.
 func (r *Registrar) Run(ctx context.Context) error {
 	changed, stop := r.catalog.Watch()
 	defer stop()
 	if !await.Closed(ctx, r.catalog.Ready()) {
 		return ctx.Err()
 	}
+	results := make(chan result, r.settings.Parallel)
+	var running sync.WaitGroup
+	defer running.Wait()
+	known := newRegistrations(r.settings)
+	r.look(known)
 	for {
-		next := r.round(ctx, time.Now())
-		timer := time.NewTimer(time.Until(next))
+		now := time.Now()
+		for in, ok := known.take(now); ok; in, ok = known.take(now) {
+			running.Go(func() { results <- r.register(ctx, in) })
+		}
+		timer := time.NewTimer(known.wake(now).Sub(now))
 		select {
 		case <-timer.C:
 		case <-changed:
+			r.look(known)
+		case res := <-results:
+			known.done(res, time.Now())
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -109,72 +116,60 @@ func (r *Registrar) Run(ctx context.Context) error {
 	}
 }
 
-// round registers what is due and gives the time of the next round.
-func (r *Registrar) round(ctx context.Context, now time.Time) time.Time {
+func (r *Registrar) look(known *registrations) {
 	var instances []events.Instance
 	r.catalog.Read(func(c *catalog.Catalog) { instances = c.Instances() })
-	next := now.Add(r.settings.Again)
-	known := make(map[string]registration, len(instances))
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	slots := make(chan struct{}, r.settings.Parallel)
-	for _, in := range instances {
-		last := r.done[in.ID]
-		wanted := strings.Join([]string{in.GatewayURL, in.Name, in.IngressHash, string(in.Ingress.Blob), string(in.GatewayKey.Blob)}, "\x00")
-		if last.wanted == wanted && now.Before(last.next) {
-			mu.Lock()
-			known[in.ID] = last
-			mu.Unlock()
-			continue
-		}
-		if last.wanted != wanted {
-			last = registration{wanted: wanted}
-		}
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			last = r.after(last, r.register(ctx, in))
-			mu.Lock()
-			defer mu.Unlock()
-			known[in.ID] = last
-		})
-	}
-	running.Wait()
-	r.done = known
-	for _, k := range known {
-		if k.next.Before(next) {
-			next = k.next
-		}
-	}
-	return next
+	known.look(instances)
 }
 
-// after says when the next try is due.
-func (r *Registrar) after(last registration, ok bool) registration {
-	if ok {
-		r.settings.Metrics.registered.WithLabelValues("done").Inc()
-		return registration{wanted: last.wanted, next: time.Now().Add(r.settings.Again)}
-	}
-	r.settings.Metrics.registered.WithLabelValues("failed").Inc()
-	wait := min(r.settings.BackoffMin<<min(last.failures, 20), r.settings.BackoffMax)
-	last.failures++
-	last.next = time.Now().Add(wait/2 + rand.N(wait/2+1)) //nolint:gosec // spreads load, keeps no secret
-	return last
-}
-
-func (r *Registrar) register(ctx context.Context, in events.Instance) bool {
-	ctx, cancel := context.WithTimeout(ctx, r.settings.CallLimit)
+func (r *Registrar) register(ctx context.Context, in events.Instance) result {
+	bounded, cancel := context.WithTimeout(ctx, r.settings.CallLimit)
 	defer cancel()
-	ingress, err := r.ingresses.Ingress(ctx, in)
+	ingress, err := r.ingresses.Ingress(bounded, in)
 	if err == nil {
-		err = r.webhooks.SetWebhook(ctx, in, evolution.Webhook{
+		err = r.webhooks.SetWebhook(bounded, in, evolution.Webhook{
 			URL: r.settings.BaseURL + Path + ingress.Token, Headers: map[string]string{SecretHeader: ingress.Secret}, Events: Subscribed(in),
 		})
 	}
-	if err != nil && ctx.Err() == nil {
+	if err == nil && ingress.Previous != "" {
+		err = r.told(bounded, in)
+	}
+	switch {
+	case err == nil:
+		r.settings.Metrics.registered.WithLabelValues("done").Inc()
+	case ctx.Err() == nil:
+		r.settings.Metrics.registered.WithLabelValues("failed").Inc()
 		r.settings.Logger.Warn().Err(err).Str("instance", in.ID).Msg("webhook was not registered")
 	}
-	return err == nil
+	return result{instance: in, err: err, gateway: ofGateway(err)}
+}
+
+// told records, once after a rotation, that the gateway presents the new secret: the one before may be retired some time after that.
+func (r *Registrar) told(ctx context.Context, in events.Instance) error {
+	var known events.Instance
+	var version uint64
+	var there bool
+	r.catalog.Read(func(c *catalog.Catalog) {
+		known, there = c.Instance(in.ID)
+		version = c.Version(events.KindInstance, in.ID)
+	})
+	if _, recorded := known.PreviousUnused(); r.settings.Control == nil || !there || recorded || known.IngressDigest() != in.IngressDigest() {
+		return nil
+	}
+	known.IngressTold = &events.IngressTold{Digest: known.IngressDigest(), At: time.Now().UTC().Truncate(time.Millisecond)}
+	if _, err := control.Define(ctx, r.settings.Control, events.KindInstance, known.ID, known,
+		control.Author{By: "registrar", Reason: "the gateway was told of the new ingress secret"}, version); err != nil {
+		return fmt.Errorf("record that the gateway was told: %w", err)
+	}
+	return nil
+}
+
+// ofGateway reports whether a failure holds for all instances of the gateway: it gave no answer, or one that is not about the instance.
+func ofGateway(err error) bool {
+	if f := (*evolution.Failure)(nil); errors.As(err, &f) {
+		return f.Status == 0 || f.Status > http.StatusInternalServerError || f.Verdict.Scope == evolution.ScopeGateway
+	}
+	return errors.Is(err, context.DeadlineExceeded)
 }
 
 // Gateways reaches the gateway of an instance with the key that CONTROL keeps sealed.

@@ -23,7 +23,7 @@ import (
 const (
 	partition = events.Partition(0)
 	instance  = "inst1"
-	limit     = 20 * time.Second
+	limit     = 60 * time.Second
 )
 
 // rig is a real server with all streams of one partition.
@@ -36,7 +36,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	l := streamtest.New(t, 1, eventlog.Options{TryTimeout: 300 * time.Millisecond})
+	l := streamtest.New(t, 1, eventlog.Options{})
 	return &rig{t: t, server: l.Server, log: l.Events, keys: l.Keys}
 }
 
@@ -49,9 +49,9 @@ func (r *rig) ctx() context.Context {
 // fenced appends an event of the fenced group as a dispatcher does.
 func (r *rig) fenced(name, messageID string, attempt int, gatewayID string, body any) uint64 {
 	r.t.Helper()
-	var last uint64
-	if rec, err := r.log.LastBySubject(r.ctx(), events.EventsStream(partition), events.DispatchFilter(partition, instance)); err == nil {
-		last = rec.Position.Sequence
+	last, err := streamtest.GroupEnd(r.ctx(), r.log, partition, instance)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	seq, err := r.log.AppendFenced(r.ctx(), partition, instance, events.Event{
 		Envelope: events.Envelope{

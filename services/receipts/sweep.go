@@ -28,6 +28,9 @@ func (c *Correlator) sweep(ctx context.Context) error {
 			pruned = now
 			c.mu.Lock()
 			c.book.prune(now.Add(-c.settings.Kept), now.Add(-c.settings.Unmatched))
+			for _, k := range c.book.overdue(now.Add(-c.settings.Grace)) {
+				c.due[k] = struct{}{}
+			}
 			c.mu.Unlock()
 			c.lookForGaps(now)
 		}
@@ -86,7 +89,13 @@ func (c *Correlator) ask(ctx context.Context) {
 	if c.settings.Finder == nil {
 		return
 	}
-	for _, k := range c.questions(time.Now()) {
+	for range c.settings.AskLimit {
+		c.mu.Lock()
+		k, ok := c.book.question(time.Now(), c.settings.Ask)
+		c.mu.Unlock()
+		if !ok {
+			return
+		}
 		known, found, err := c.find(ctx, k)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -95,9 +104,7 @@ func (c *Correlator) ask(ctx context.Context) {
 			return
 		}
 		c.mu.Lock()
-		if e := c.book.held[k]; e != nil {
-			e.Value.(*held).nextAsk = time.Now().Add(c.settings.Ask)
-		}
+		c.book.asked(k, time.Now(), c.settings.Ask, c.settings.AskMax)
 		if found {
 			c.adopt(k, known)
 		}
@@ -111,30 +118,16 @@ func (c *Correlator) find(ctx context.Context, k key) (Known, bool, error) {
 	return c.settings.Finder.ByGatewayID(ctx, k.instance, k.id)
 }
 
-// questions lists key ids that no event in memory has, oldest first.
-func (c *Correlator) questions(now time.Time) []key {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []key
-	for e := c.book.heldOrder.Front(); e != nil && len(out) < c.settings.AskLimit; e = e.Next() {
-		h := e.Value.(*held)
-		if _, known := c.book.claims[h.key]; !known && now.Sub(h.since) >= c.settings.Grace && !now.Before(h.nextAsk) {
-			out = append(out, h.key)
-		}
-	}
-	return out
-}
-
 // adopt takes in what the read side knows. The caller holds mu.
 func (c *Correlator) adopt(k key, known Known) {
 	m := c.book.track(known.MessageID, k.instance, time.Now())
 	if m.tenant == "" {
-		m.tenant, m.queuedSeq = known.TenantID, known.QueuedSeq
+		m.tenant, m.queuedSeq = c.book.name(known.TenantID), known.QueuedSeq
 	}
 	m.left = m.left || known.Left
 	m.ended = m.ended || known.Ended
 	for _, state := range known.Recorded {
-		m.recorded[state] = true
+		m.recorded |= bit(state)
 	}
 	c.book.claim(k, m, max(known.Attempt, 1))
 	c.due[k] = struct{}{}

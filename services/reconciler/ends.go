@@ -18,38 +18,44 @@ import (
 // ends is the second net under the dispatchers: it ends what they should have ended, and did not within the margin. Where they
 // work there is nothing to do.
 func (r *Reconciler) ends(ctx context.Context, p events.Partition, now time.Time) error {
-	list, err := func() ([]views.Awaited, error) {
+	found := page{of: listing{listUnended, p}}
+	err := func() (err error) {
 		ctx, cancel := context.WithTimeout(ctx, r.set.CallLimit)
 		defer cancel()
 		before := now.Add(-r.set.Margin)
-		return r.views.Unended(ctx, p, before, before.Add(-r.set.Ends.PresumedAfter), perInstance)
+		found.rows, err = r.views.Unended(ctx, p, before, before.Add(-r.set.Ends.PresumedAfter), r.set.PerInstance, r.reachedIn(found.of))
+		return err
 	}()
 	if err != nil {
 		return fmt.Errorf("partition %s: %w", p, err)
 	}
 	var errs []error
-	for len(list) > 0 {
+	later := map[string]bool{}
+	for list := found.rows; len(list) > 0; {
 		n := 1
 		for n < len(list) && list[n].InstanceID == list[0].InstanceID {
 			n++
 		}
-		if err := r.end(ctx, p, list[0].InstanceID, list[:n], now); err != nil {
+		looked, err := r.end(ctx, p, list[0].InstanceID, list[:n], now)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("end messages of instance %s: %w", list[0].InstanceID, err))
 		}
+		later[list[0].ID] = !looked
 		list = list[n:]
 	}
+	r.advance(found, later)
 	return errors.Join(errs...)
 }
 
 // end decides from the log about candidates of one instance: it reads their acceptance and the fenced group from there on, and
 // appends what the rules of ends allow with the fence at what was read. What the fence refuses was decided on an old picture, and is
-// dropped: the next round decides anew.
-func (r *Reconciler) end(ctx context.Context, p events.Partition, instance string, list []views.Awaited, now time.Time) error {
+// dropped: the next round decides anew about the same ones, which looked, when false, says.
+func (r *Reconciler) end(ctx context.Context, p events.Partition, instance string, list []views.Awaited, now time.Time) (looked bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.set.RoundLimit)
 	defer cancel()
 	accepted, err := r.accepted(ctx, p, instance, list)
 	if err != nil || len(accepted) == 0 {
-		return err
+		return err == nil, err
 	}
 	first := accepted[0].Position.Sequence
 	for _, rec := range accepted {
@@ -57,25 +63,25 @@ func (r *Reconciler) end(ctx context.Context, p events.Partition, instance strin
 	}
 	group, last, err := r.log.ReadGroup(ctx, p, instance, first-1)
 	if err != nil {
-		return err
+		return false, err
 	}
 	q := queue.Since(instance, r.set.Ends, accepted, group)
 	for _, e := range q.Open() {
 		if last, err = r.unknown(ctx, p, instance, e, last); err != nil {
-			return r.dropped(err)
+			return false, r.dropped(err)
 		}
 	}
 	for _, c := range q.Closes(now, len(accepted)) {
 		ev := q.EndEvent(fenced(p, instance, events.TypeDispatchClosed, "closed", nil), c)
 		ev.Time = now.UTC()
 		if last, err = r.log.AppendFenced(ctx, p, instance, ev, last); err != nil {
-			return r.dropped(err)
+			return false, r.dropped(err)
 		}
 		r.set.Metrics.acts.WithLabelValues(actEnded).Add(float64(len(c.Messages)))
 		r.set.Logger.Warn().Str("instance", instance).Str("reason", c.Reason).Str("code", string(c.Code)).Int("messages", len(c.Messages)).
 			Str("first", c.Messages[0].ID).Msg("ended what no dispatcher ended")
 	}
-	return nil
+	return true, nil
 }
 
 // accepted reads the acceptance of each candidate.

@@ -151,7 +151,7 @@ func TestOneReconcilesAtATime(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			worked[id]++
-		}}, Settings{ID: id, Every: 10 * time.Millisecond, LeaseTTL: time.Second, Logger: zerolog.Nop()})
+		}}, Settings{ID: id, Every: 10 * time.Millisecond, LeaseTTL: 9 * time.Second, Logger: zerolog.Nop()}) // it outlives a machine that stands still
 		return rec, r.run(id, rec.Run)
 	}
 	of := func(id string) int {

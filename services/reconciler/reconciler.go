@@ -31,9 +31,9 @@ const source = "pilot/reconciler"
 
 // Views names candidates, each with the checkpoint that the answer is of.
 type Views interface {
-	Unacknowledged(ctx context.Context, p events.Partition, before time.Time, perInstance int) ([]views.Awaited, error)
-	Undelivered(ctx context.Context, p events.Partition, before time.Time, perInstance int) ([]views.Awaited, error)
-	Unended(ctx context.Context, p events.Partition, before, unknownBefore time.Time, perInstance int) ([]views.Awaited, error)
+	Unacknowledged(ctx context.Context, p events.Partition, before time.Time, perInstance int, reached []views.Reached) ([]views.Awaited, error)
+	Undelivered(ctx context.Context, p events.Partition, before time.Time, perInstance int, reached []views.Reached) ([]views.Awaited, error)
+	Unended(ctx context.Context, p events.Partition, before, unknownBefore time.Time, perInstance int, reached []views.Reached) ([]views.Awaited, error)
 	Overdue(ctx context.Context, p events.Partition, limit int) (int, error)
 	WaitFor(ctx context.Context, p events.Partition, seq uint64) error
 }
@@ -86,6 +86,7 @@ type Settings struct {
 	AskLimit      time.Duration // for one question to a gateway; 10 s
 	AskEvery      time.Duration // from one question to a gateway to the next; 200 ms
 	AskRound      int           // questions about one instance in a round; 20
+	PerInstance   int           // candidates of one instance in a round, of each kind; 500
 	BackoffMin    time.Duration // a gateway, or instance, that did not answer is left alone for, doubled each time; 15 s
 	BackoffMax    time.Duration // 10 min
 	CallLimit     time.Duration // for one question to the views or the log; 10 s
@@ -118,6 +119,9 @@ func (s Settings) withDefaults() Settings {
 	if s.AskRound <= 0 {
 		s.AskRound = 20
 	}
+	if s.PerInstance <= 0 {
+		s.PerInstance = 500
+	}
 	if s.Silence == (silence.Rules{}) {
 		s.Silence = silence.DefaultRules()
 	}
@@ -147,6 +151,8 @@ type Reconciler struct {
 	asks  map[question]asked
 	quiet map[string]backoff // gateways and instances that did not answer, by URL or id
 
+	reached map[listing]map[string]views.Reached // how far each list was looked at, by instance
+
 	seen map[string]time.Time // open starts by nonce, since when they are seen
 	down bool                 // the last round could not read the views
 }
@@ -156,6 +162,7 @@ func New(log Log, v Views, c Catalog, g Gateway, l Leases, partitions []events.P
 	return &Reconciler{
 		log: log, views: v, catalog: c, gateway: g, leases: l, partitions: partitions, set: s.withDefaults(),
 		asks: map[question]asked{}, quiet: map[string]backoff{}, seen: map[string]time.Time{},
+		reached: map[listing]map[string]views.Reached{},
 	}
 }
 
@@ -220,7 +227,8 @@ func (r *Reconciler) lead(ctx context.Context, lease *eventlog.Lease, every time
 
 // round goes through everything once: ends first, since they are promised and ask nobody.
 func (r *Reconciler) round(ctx context.Context) {
-	var todo []silent
+	var todo []*silent
+	var pages []page
 	var errs []error
 	overdue := 0
 	for _, p := range r.partitions {
@@ -230,10 +238,17 @@ func (r *Reconciler) round(ctx context.Context) {
 			continue
 		}
 		errs = append(errs, r.ends(ctx, p, now))
-		found, n, err := r.silent(ctx, p, now)
-		todo, overdue, errs = append(todo, found...), overdue+n, append(errs, err)
+		found, from, n, err := r.silent(ctx, p, now)
+		todo, pages, overdue, errs = append(todo, found...), append(pages, from...), overdue+n, append(errs, err)
 	}
 	r.breakSilence(ctx, todo)
+	later := map[string]bool{}
+	for _, s := range todo {
+		later[s.ID] = s.later
+	}
+	for _, p := range pages {
+		r.advance(p, later)
+	}
 	err := errors.Join(errs...)
 	switch {
 	case ctx.Err() != nil:

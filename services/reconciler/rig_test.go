@@ -172,9 +172,9 @@ func (r *rig) fenced(instance, name string, m msg, gatewayID string, ago time.Du
 }
 
 func (r *rig) tryFenced(instance, name string, m msg, gatewayID string, ago time.Duration, body any) error {
-	var last uint64
-	if rec, err := r.log.LastBySubject(r.t.Context(), events.EventsStream(part), events.DispatchFilter(part, instance)); err == nil {
-		last = rec.Position.Sequence
+	last, err := streamtest.GroupEnd(r.t.Context(), r.log, part, instance)
+	if err != nil {
+		return err
 	}
 	ev := events.Event{
 		Envelope: events.Envelope{
@@ -186,7 +186,7 @@ func (r *rig) tryFenced(instance, name string, m msg, gatewayID string, ago time
 	if d, ok := body.(*events.DispatchDeferred); ok {
 		ev.Called, ev.DueAt = d.Called, d.DueAt
 	}
-	_, err := r.log.AppendFenced(r.t.Context(), part, instance, ev, last)
+	_, err = r.log.AppendFenced(r.t.Context(), part, instance, ev, last)
 	return err
 }
 

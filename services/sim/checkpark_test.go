@@ -9,9 +9,10 @@ import (
 )
 
 // What a gateway may be asked in a minute in which it is parked as a whole: one dispatcher asks for it, and the one that went astray, each
-// as often as every 2.5 s; look-ups back off. A send is one that had begun elsewhere before.
+// as often as every 2.5 s, and each refusal lets it ask for the version, since another gateway may be back; look-ups do not count. A send is
+// one that had begun elsewhere before.
 const (
-	mostQuestions = 60
+	mostQuestions = 2 * 24 * 2
 	mostSends     = troubled / calm
 )
 
@@ -52,6 +53,51 @@ func (h *history) checkParks() {
 		}
 		if s.Parked {
 			h.broke("park", "", "%s is still parked since %s: %s", instanceID(n), clock(s.Park.Since), s.Park.Reason)
+		}
+	}
+}
+
+// A word that holds an instance is known to whoever starts this long after it at the latest: longer than the way of a process to the log is
+// ever held up.
+const wordKnown = 5 * time.Minute
+
+// checkHolds: what an operator's word or a park holds does not start. It may be started by who does not know of the word yet, but then it is
+// not called: the log is read up to the start before.
+func (h *history) checkHolds() {
+	called := map[attemptKey]time.Time{}
+	for i, k := range h.byCall {
+		called[k] = h.rec.Calls[i].At
+	}
+	for instance, words := range h.words {
+		var s presence.State
+		var since time.Time // of the first word that holds it; what others say meanwhile changes nothing
+		var drained uint64  // sequence of the newest drain
+		for _, r := range h.fenced[instance] {
+			for len(words) > 0 && words[0].Position.Sequence < r.Position.Sequence {
+				held := s.Paused || s.Parked
+				s = s.Apply(words[0])
+				if !held && (s.Paused || s.Parked) {
+					since = words[0].Stored
+				}
+				if words[0].Type == events.TypeInstanceDraining {
+					drained = words[0].Position.Sequence
+				}
+				words = words[1:]
+			}
+			m, k := h.messages[r.Subject], attemptKey{r.Subject, r.Attempt}
+			if r.Type != events.TypeDispatchStarted || m == nil {
+				continue
+			}
+			at, calls := called[k]
+			switch {
+			case s.Draining && m.recs[0].Position.Sequence > drained: // who knows of the message knows of the drain before it
+				h.broke("park", m.ID, "attempt %d starts at %s, and %s is drained since %s, before it was accepted", r.Attempt, clock(r.Stored), instance, clock(s.Drain.Since))
+			case !s.Paused && !s.Parked:
+			case r.Stored.Sub(since) > wordKnown:
+				h.broke("park", m.ID, "attempt %d starts at %s, and %s was paused or parked since %s", r.Attempt, clock(r.Stored), instance, clock(since))
+			case calls:
+				h.broke("park", m.ID, "attempt %d called at %s, and %s was paused or parked since %s, before its start", r.Attempt, clock(at), instance, clock(since))
+			}
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (h *history) checkSilence(m *told) {
 			h.broke("silence", m.ID, "%s is said twice", r.Type)
 		}
 		said[r.Type] = true
-		if !silent {
+		if !silent || before.Corrected {
 			h.broke("silence", m.ID, "%s is said at %s, and it was %s", r.Type, clock(r.Stored), before.Stage)
 		}
 		if age := r.Stored.Sub(before.DispatchedAt); age < least-time.Second-maxClockSkew {
@@ -38,7 +38,7 @@ func (h *history) checkSilence(m *told) {
 		}
 	}
 	stage := m.view.Stage
-	if stage != events.StageDispatched && stage != events.StageSent {
+	if (stage != events.StageDispatched && stage != events.StageSent) || m.view.Corrected { // what was corrected is never FAILED again
 		return
 	}
 	if age := h.rec.Ended.Sub(m.view.DispatchedAt); age > silences.Delivery+silences.AskFor+10*time.Minute {

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -9,110 +9,6 @@ import (
 	"pilotstatus.dev/events/message"
 	"pilotstatus.dev/events/queue"
 )
-
-// checkCallsAtOnce: an instance has no more starts open at once than it was allowed to, and one in each slot (I4).
-func (h *history) checkCallsAtOnce() {
-	for instance, group := range h.fenced {
-		open := map[attemptKey]uint8{} // → slot
-		for _, r := range group {
-			k := attemptKey{r.Subject, r.Attempt}
-			switch r.Type {
-			case events.TypeDispatchStarted:
-				m := h.messages[r.Subject]
-				if m == nil {
-					continue
-				}
-				for other, slot := range open {
-					if slot == m.lane.Slot {
-						h.broke("I4", r.Subject, "a start of %s is open in the same slot at %s", other.message, r.Position)
-						delete(open, other) // it is told once
-					}
-				}
-				open[k] = m.lane.Slot
-				if most := h.callsAllowed(instance, r.Stored); len(open) > most {
-					h.broke("I4", r.Subject, "%d starts of %s are open at %s, where %d are allowed", len(open), instance, r.Position, most)
-					clear(open)
-				}
-			case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
-				delete(open, k)
-			}
-		}
-	}
-}
-
-// settled is how long a change of an instance may take to reach every dispatcher.
-const settled = 2 * time.Minute
-
-// callsAllowed gives the most calls at once that some dispatcher may have taken for allowed at a time.
-func (h *history) callsAllowed(instance string, at time.Time) (most int) {
-	h.inForce(instance, at, func(s setting) { most = max(most, s.Calls) })
-	return most
-}
-
-// mostCalls gives the most calls at once that an instance was ever allowed.
-func (h *history) mostCalls(instance string) (most int) {
-	for _, s := range h.rec.Settings {
-		if s.Instance == instance {
-			most = max(most, s.Calls)
-		}
-	}
-	return most
-}
-
-// inForce calls with each setting of an instance that some dispatcher may have acted by at a time.
-func (h *history) inForce(instance string, at time.Time, use func(setting)) {
-	var last *setting
-	for i, s := range h.rec.Settings {
-		if s.Instance != instance || s.At.After(at) {
-			continue
-		}
-		if last != nil && s.At.After(at.Add(-settled)) {
-			use(*last)
-		}
-		last = &h.rec.Settings[i]
-	}
-	if last != nil {
-		use(*last)
-	}
-}
-
-// checkPace: no more starts than what a full bucket and the shortest gaps let through, by the clocks of who starts, whoever that is
-// and whatever happened in between. A start that made no call gave its tokens back.
-func (h *history) checkPace() {
-	for instance, group := range h.fenced {
-		var level float64
-		var last time.Time
-		for _, r := range group {
-			m := h.messages[r.Subject]
-			if r.Type != events.TypeDispatchStarted || m == nil || !h.called[attemptKey{r.Subject, r.Attempt}] {
-				continue
-			}
-			burst, gap, cost := 0.0, time.Duration(1<<62), 1e9
-			h.inForce(instance, r.Stored, func(s setting) {
-				if s.Pace.Free() {
-					gap = 0
-					return
-				}
-				burst, gap = max(burst, s.Pace.Burst), min(gap, s.Pace.GapMin)
-				cost = min(cost, s.Pace.Cost(m.lane.Class.Category()))
-			})
-			if gap == 0 {
-				last = time.Time{}
-				continue
-			}
-			if last.IsZero() {
-				level = burst
-			} else {
-				level = min(burst, level+max(0, float64(r.Time.Sub(last)))/float64(gap))
-			}
-			last = newer(last, r.Time)
-			if level -= cost; level < -2*float64(maxClockSkew)/float64(gap)-1e-6 {
-				h.broke("pace", r.Subject, "attempt %d at %s of %s is %.2f tokens too early", r.Attempt, clock(r.Time), instance, -level)
-				level = 0
-			}
-		}
-	}
-}
 
 // quiet reports whether a message was accepted for the calm gateway in the quiet end of the run.
 func (h *history) quiet(m *told) bool {
@@ -130,67 +26,49 @@ func (h *history) stirs(from, to time.Time) (n int) {
 	return n
 }
 
-// waiting is what waits in one line: a class of an instance, or a tenant in it.
-type waiting struct {
-	since  time.Time // something of it could start
-	passed int       // turns of others since then, or since its own last one
-}
-
 // checkTurns: in the quiet end of the run each class that waits has its turn within the turns of aging, a tenant within those that the
-// others may have before it, and a lane keeps its order. What could not have the turn that was its own, since calls of its slots were under
-// way, goes as soon as it can, behind those that waited longer. Who takes over begins to count anew.
+// others may have before it, a lane keeps its order, and nothing waits until its time is over. What could not have the turn that was its
+// own, since calls of its slots were under way, goes as soon as it can, behind those that waited longer. Who takes over begins to count anew.
 func (h *history) checkTurns() {
 	for _, n := range []int{sharedCalm, ownedCalm} {
 		h.turnsOf(instanceID(n))
 	}
+	if h.turns < (quietShared+quietOwned)/2 {
+		h.broke("run", "", "only %d turns are judged in the quiet end, of %d messages", h.turns, quietShared+quietOwned)
+	}
 }
 
 func (h *history) turnsOf(instance string) {
-	var line []*told
-	for _, m := range h.order {
-		if m.Instance == instance && h.quiet(m) {
-			line = append(line, m)
-		}
+	t := &turns{
+		h: h, instance: instance, begun: map[string]bool{}, classes: map[events.Class]*waiting{}, shares: map[share]*waiting{},
+		under: map[attemptKey]uint8{}, freed: map[uint8]uint64{},
 	}
-	begun := map[string]bool{}
-	classes, shares := map[events.Class]*waiting{}, map[share]*waiting{}
-	calls := map[attemptKey]uint8{} // under way → slot
-	for _, r := range h.fenced[instance] {
-		m := h.messages[r.Subject]
-		busy := slices.Collect(maps.Values(calls))
-		switch k := (attemptKey{r.Subject, r.Attempt}); r.Type {
-		case events.TypeDispatchStarted:
-			if m != nil {
-				calls[k] = m.lane.Slot
-			}
-		case events.TypeDispatchAccepted, events.TypeDispatchRefused, events.TypeDispatchDeferred, events.TypeDispatchUnknown:
-			delete(calls, k)
-		}
-		if r.Type != events.TypeDispatchStarted || m == nil || !h.quiet(m) || r.Attempt > 1 {
+	for _, m := range h.order {
+		if m.Instance != instance {
 			continue
 		}
-		h.turns++
-		begun[m.ID] = true
-		waits, waitShares := map[events.Class]bool{}, map[share]bool{} // → one of its slots is free
-		for _, other := range line {                                   // what was there when this turn was chosen, and could have had it
-			chosen := r.Time.Add(-choosing)
-			if begun[other.ID] || other.overAt(r.Position.Sequence) || !other.recs[0].Stored.Before(chosen) || other.ReadyAt.After(chosen) {
-				continue
-			}
-			if other.lane == m.lane && other.before(m) && h.stirs(other.ReadyAt, r.Time) == 0 {
-				h.broke("turns", m.ID, "it starts at %s before %s, which was ready before it in the same lane", clock(r.Time), other.ID)
-			}
-			free, s := !slices.Contains(busy, other.lane.Slot), share{other.lane.Class, other.lane.Tenant}
-			waits[other.lane.Class], waitShares[s] = waits[other.lane.Class] || free, waitShares[s] || free
+		t.line = append(t.line, m)
+		if h.quiet(m) && m.sum.End != nil && m.sum.End.Reason == events.ClosedExpired { // a sixth of its time is enough for all
+			h.broke("turns", m.ID, "it expired in the quiet end")
 		}
-		passes(h, classes, waits, m.lane.Class, r, func(events.Class) int { return queue.DefaultRules().AgingTurns })
-		passes(h, shares, waitShares, share{m.lane.Class, m.lane.Tenant}, r, func(s share) int {
-			if s.class != m.lane.Class {
-				return 0
-			}
-			return 2 * (len(tenants) - 1)
-		})
 	}
+	for _, r := range h.fenced[instance] {
+		t.take(r)
+	}
+}
+
+// turns follows the turns of one instance, in the order of its fenced group.
+type turns struct {
+	h        *history
+	instance string
+	line     []*told         // its messages, as accepted
+	begun    map[string]bool // of those that are judged
+	classes  map[events.Class]*waiting
+	shares   map[share]*waiting
+	had      []hadTurn
+	under    map[attemptKey]uint8 // calls under way → slot
+	freed    map[uint8]uint64     // slot → sequence of the outcome that freed it last
+	full     uint64               // sequence of the last outcome before which as many calls were under way as are allowed
 }
 
 // share is what a tenant has of a class.
@@ -199,44 +77,202 @@ type share struct {
 	tenant string
 }
 
-// passes takes one turn of mine into account for all that waits, with whether it could have had this turn; most gives how many turns of
-// others each may wait for, 0 where this one does not count.
-func passes[K comparable](h *history, lines map[K]*waiting, waits map[K]bool, mine K, r events.Recorded, most func(K) int) {
+// hadTurn is a turn that somebody had, or may have had.
+type hadTurn struct {
+	share
+	at time.Time
+}
+
+// waiting is what waits in one line: a class of an instance, or a tenant in it.
+type waiting struct {
+	since  time.Time // something of it could start
+	most   int       // turns of others that it may wait for: the most that it was meanwhile
+	passed float64   // turns of others since then, or since its own last one
+}
+
+func (t *turns) take(r events.Recorded) {
+	switch b := r.Body.(type) {
+	case *events.DispatchStarted:
+		if m := t.h.messages[r.Subject]; m != nil {
+			t.start(r, m)
+			t.under[attemptKey{r.Subject, r.Attempt}] = m.lane.Slot
+		}
+	case *events.DispatchClosed:
+		if b.Reason == events.ClosedExpired || b.Reason == events.ClosedTimeout {
+			return
+		}
+		for _, s := range message.Subjects(r) { // it ended by its turn, or while somebody typed for it: its class and its tenant had that turn
+			if m := t.h.messages[s.ID]; m != nil {
+				t.over(r, m)
+			}
+		}
+	case *events.DispatchAccepted, *events.DispatchRefused, *events.DispatchDeferred, *events.DispatchUnknown:
+		k := attemptKey{r.Subject, r.Attempt}
+		if slot, ok := t.under[k]; ok {
+			if len(t.under) >= t.h.callsAllowed(t.instance, r.Stored) {
+				t.full = r.Position.Sequence
+			}
+			t.freed[slot] = r.Position.Sequence
+			delete(t.under, k)
+		}
+	}
+}
+
+// over takes in that the class and the tenant of a message had a turn that is not judged.
+func (t *turns) over(r events.Recorded, m *told) {
+	s := share{m.lane.Class, m.lane.Tenant}
+	delete(t.classes, s.class)
+	delete(t.shares, s)
+	t.had = append(t.had, hadTurn{s, r.Stored})
+}
+
+// start takes a turn in that came to a start, and judges it.
+func (t *turns) start(r events.Recorded, m *told) {
+	if !t.h.quiet(m) || r.Attempt > 1 { // of before: it is no turn that is judged
+		t.over(r, m)
+		return
+	}
+	t.h.turns++
+	t.begun[m.ID] = true
+	mine := share{m.lane.Class, m.lane.Tenant}
+	waits, waitShares := map[events.Class]bool{}, map[share]bool{} // → one of its slots is free
+	for _, other := range t.line {                                 // what was there when this turn was chosen, and could have had it
+		chosen := r.Time.Add(-choosing)
+		if !t.h.quiet(other) || t.begun[other.ID] || other.overAt(r.Position.Sequence) || !other.recs[0].Stored.Before(chosen) || other.ReadyAt.After(chosen) {
+			continue
+		}
+		if other.lane == m.lane && other.before(m) && t.h.stirs(other.ReadyAt, r.Time) == 0 {
+			t.h.broke("turns", m.ID, "it starts at %s before %s, which was ready before it in the same lane", clock(r.Time), other.ID)
+		}
+		free, s := t.free(other.lane.Slot, m.lane.Slot), share{other.lane.Class, other.lane.Tenant}
+		waits[s.class], waitShares[s] = waits[s.class] || free, waitShares[s] || free
+	}
+	claim := t.mostPassed(r, func(s share) bool { return s.class == mine.class }, func(share) bool { return true })
+	passes(t, t.classes, waits, mine.class, claim, r, func(c events.Class) (int, float64) {
+		return queue.DefaultRules().AgingTurns * t.shared(r, mine.class, c, waits), t.counts(r, mine.class, c)
+	})
+	claim = t.mostPassed(r, func(s share) bool { return s == mine }, func(s share) bool { return s.class == mine.class })
+	passes(t, t.shares, waitShares, mine, claim, r, func(s share) (int, float64) {
+		if s.class != mine.class {
+			return 0, 0
+		}
+		return 2 * (len(tenants) - 1), 1
+	})
+	t.had = append(t.had, hadTurn{mine, r.Stored})
+}
+
+// free reports that a slot was free when the turn of another one was chosen, for all that the log tells: that was not before the last call
+// of that one's slot had ended, nor before there was room for one more.
+func (t *turns) free(slot, chosen uint8) bool {
+	for _, s := range t.under {
+		if s == slot {
+			return false
+		}
+	}
+	return t.freed[slot] <= max(t.freed[chosen], t.full)
+}
+
+// mostPassed gives how many turns of others a line may have waited for when it has its own: all that count since its last one, and since
+// something waited in it. What is to wait longest goes first, and it waits from the moment on when it is stored and ready.
+func (t *turns) mostPassed(r events.Recorded, mine, counts func(share) bool) (n float64) {
+	first := r.Stored
+	for _, m := range t.line {
+		if !mine(share{m.lane.Class, m.lane.Tenant}) || m.leftAt(r.Position.Sequence) || m.overAt(r.Position.Sequence) || len(m.recs) == 0 {
+			continue
+		}
+		if at := newer(m.recs[0].Stored, m.ReadyAt); at.Before(first) {
+			first = at
+		}
+	}
+	for i := len(t.had) - 1; i >= 0 && !mine(t.had[i].share) && !t.had[i].at.Before(first); i-- {
+		if counts(t.had[i].share) {
+			n++
+		}
+	}
+	return n
+}
+
+// counts gives as how much of a turn one counts that a class has while another waits. Where it takes less from the bucket than the other
+// waits for, it counts as that part of a turn: else what costs little would wait for what costs much.
+func (t *turns) counts(r events.Recorded, has, waits events.Class) float64 {
+	part := 1.0
+	t.h.inForce(t.instance, r.Stored, func(s setting) {
+		took, saves := s.Pace.Cost(has.Category()), s.Pace.Cost(waits.Category())
+		if !s.Pace.Free() && took < saves {
+			part = min(part, took/saves)
+		}
+	})
+	return part
+}
+
+// shared gives how many turns of a class the share comes to that it has together with others, when one of class has goes while others wait:
+// those that are dearer than another share one token in as many as aging says.
+func (t *turns) shared(r events.Recorded, has, class events.Class, others map[events.Class]bool) int {
+	n := 1
+	t.h.inForce(t.instance, r.Stored, func(s setting) {
+		least, all := s.Pace.Cost(has.Category()), s.Pace.Cost(class.Category())
+		for c := range others {
+			least = min(least, s.Pace.Cost(c.Category()))
+		}
+		if mine := all; !s.Pace.Free() && mine > least {
+			for _, c := range events.Classes() {
+				_, waits := others[c]
+				if cost := s.Pace.Cost(c.Category()); (waits || c == has) && c != class && cost > least {
+					all += cost
+				}
+			}
+			n = max(n, int(math.Ceil(all/mine-1e-9)))
+		}
+	})
+	return n
+}
+
+// passes takes one turn of mine into account for all that waits, with whether it could have had this turn. Mine had waited for claim turns at
+// most. limit gives how many turns of others each may wait for, 0 where this one does not count, and as how many this one counts.
+func passes[K comparable](t *turns, lines map[K]*waiting, waits map[K]bool, mine K, claim float64, r events.Recorded, limit func(K) (int, float64)) {
 	for k := range waits {
 		if lines[k] == nil {
 			lines[k] = &waiting{since: r.Time}
 		}
 	}
-	claim := 0 // of who has the turn
 	if w := lines[mine]; w != nil {
-		claim = w.passed
+		claim = max(claim, w.passed)
 	}
 	delete(lines, mine)
 	for k, w := range lines {
-		n := most(k)
+		most, part := limit(k)
 		free, there := waits[k]
 		switch {
 		case !there:
 			delete(lines, k)
 			continue
-		case n == 0:
+		case most == 0:
 			continue
 		}
-		if w.passed++; free && w.passed > claim+1 && w.passed > n*(1+h.stirs(w.since, r.Time)) {
-			h.broke("turns", r.Subject, "%v waits since %s, and by %s others had %d turns: %d are allowed, and as many once more with each change of who works",
-				k, clock(w.since), clock(r.Time), w.passed, n)
+		const rounding = 1e-6
+		w.passed += part
+		w.most = max(w.most, most)
+		if allowed := w.most * (1 + t.h.stirs(w.since, r.Time)); free && w.passed > claim+1+rounding && w.passed > float64(allowed)+rounding {
+			t.h.broke("turns", r.Subject, "%v waits since %s, and by %s others had %.1f turns: %d are allowed, and as many once more with each change of who works",
+				k, clock(w.since), clock(r.Time), w.passed, w.most)
 		}
 	}
 }
 
 // overAt reports that a message had ended before a place in its log.
 func (m *told) overAt(seq uint64) bool {
-	for _, r := range m.recs {
-		if r.Position.Sequence < seq && (r.Type == events.TypeDispatchClosed || r.Type == events.TypeDispatchRefused) {
-			return true
-		}
-	}
-	return false
+	return m.saidBefore(seq, events.TypeDispatchClosed, events.TypeDispatchRefused)
+}
+
+// leftAt reports that it had left before a place in its log.
+func (m *told) leftAt(seq uint64) bool {
+	return m.saidBefore(seq, events.TypeDispatchAccepted, events.TypeDispatchProved)
+}
+
+func (m *told) saidBefore(seq uint64, either ...string) bool {
+	return slices.ContainsFunc(m.recs, func(r events.Recorded) bool {
+		return r.Position.Sequence < seq && slices.Contains(either, r.Type)
+	})
 }
 
 // choosing is how long before its start a turn may have been chosen: a number check and typing come between.
@@ -248,20 +284,4 @@ func (m *told) before(o *told) bool {
 		return m.ReadyAt.Before(o.ReadyAt)
 	}
 	return m.Seq < o.Seq
-}
-
-// callers notes which attempts called the gateway, as the log says.
-func (h *history) callers(m *told) {
-	for _, f := range m.state.Record {
-		if f.Kind != message.KindStarted {
-			continue
-		}
-		k := attemptKey{m.ID, f.Attempt}
-		h.called[k] = true
-		for _, o := range m.state.Record {
-			if o.Attempt == f.Attempt && o.Kind == message.KindDeferred && !o.Called {
-				delete(h.called, k)
-			}
-		}
-	}
 }

@@ -30,8 +30,11 @@ const (
 )
 
 // settle is how long a run goes on after the last message is over and the last receipt was posted: the gateway tries for 20 minutes to
-// hand one in.
-const settle = 30 * time.Minute
+// hand one in, and what then is said of silence is told to customers in time.
+func (p *plan) settle() time.Duration {
+	const told = 30 * time.Minute
+	return max(told, silences.Delivery+silences.AskFor+told-p.latest())
+}
 
 // TestDay runs one seed in a bubble. A process has one bubble, so TestSeeds makes a process of it.
 func TestDay(t *testing.T) {
@@ -86,7 +89,7 @@ func (w *world) live() error {
 	for _, s := range seats[:2] {
 		w.fleet.start(s)
 	}
-	pass(time.Until(latest.Add(w.plan.latest())) + settle)
+	pass(time.Until(latest.Add(w.plan.latest())) + w.plan.settle())
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := w.dump(ctx)

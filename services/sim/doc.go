@@ -9,7 +9,8 @@
 //   - cancel_test.go, operator_test.go, settings_test.go: what customers and operators do meanwhile
 //   - quiet_test.go: the end of the run, in which order is judged
 //   - recording_test.go: what is kept of a run
-//   - check*_test.go: the invariants, on a recording; broken_test.go: recordings that break them
+//   - check*_test.go: the invariants, on a recording; broken*_test.go: recordings that break them
+//   - turns_test.go, booked_test.go, coverage_test.go: what the invariants must let pass, made up
 //   - project_test.go: the log into Postgres, compared with the fold
 //   - day_test.go, seeds_test.go: one seed in its bubble, and many seeds
 package sim

@@ -23,6 +23,8 @@ const (
 	maxClockSkew = 500 * time.Millisecond
 	// takeover is how long it may last until a dispatcher works after another one stopped or it was started.
 	takeover = 2*leaseTTL + 2*time.Second
+	// afterFault is how long after a fault of its way to the log a dispatcher may still be held up.
+	afterFault = latestAnswer + takeover
 )
 
 // keys unseals for dispatchers.
@@ -135,19 +137,20 @@ func (f *fleet) startBy(seat string, clock time.Duration) {
 		Logger: w.logger.With().Str("dispatcher", id).Logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &life{nc: js.Conn(), off: off, began: time.Now(), cancel: cancel, done: make(chan struct{})}
+	l := &life{nc: js.Conn(), off: off, began: time.Now(), broken: w.wires[seat].troubledUntil(), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		if err := d.Run(ctx); err != nil {
 			w.rec.fail("dispatcher", err)
 		}
 	}()
+	settled := newer(time.Now().Add(takeover), l.broken)
 	if !off && !f.alone.IsZero() {
-		f.away(f.alone, time.Now().Add(takeover))
+		f.away(f.alone, settled)
 		f.alone = time.Time{}
 	}
 	f.seats[seat] = l
-	f.stir(time.Now(), time.Now().Add(takeover))
+	f.stir(time.Now(), settled)
 }
 
 // end lets a dispatcher end its turns, or takes its log away first: whatever it was doing stays open then, and no outcome of it is
@@ -169,7 +172,7 @@ func (f *fleet) end(seat string, crash bool) {
 		return
 	}
 	if !f.covered(began) {
-		f.away(began, time.Now().Add(takeover))
+		f.away(began, f.troubledUntil(time.Now().Add(takeover)))
 	}
 	f.ended = time.Now()
 	if !f.works() {
@@ -177,15 +180,35 @@ func (f *fleet) end(seat string, crash bool) {
 	}
 }
 
-// covered reports that another dispatcher goes on with what one that ends, or is cut off, leaves: it has been there for so long that it
-// knows everything, and none ended of late whose share would be without anybody now.
-func (f *fleet) covered(now time.Time) bool {
+// covered reports that others go on with what one that ends leaves.
+func (f *fleet) covered(now time.Time) bool { return f.coveredBut("", now) }
+
+// coveredBut reports that others go on with what one seat leaves, or cannot do while its way is broken: one has been there for so long
+// that it knows everything, and none ended of late whose share would be without anybody now. Each partition is folded by two of all that
+// live, and a third one begins only when one of them is known to be gone: where the way of yet another seat is broken, those two may be
+// the ones that do nothing.
+func (f *fleet) coveredBut(but string, now time.Time) bool {
+	sound := false
 	for seat, l := range f.seats {
-		if seat != stray && !l.off && now.Sub(l.began) > takeover && now.After(l.broken) {
-			return now.Sub(f.ended) > takeover
+		switch {
+		case seat == but || seat == stray || l.off:
+		case !now.After(l.broken):
+			return false
+		case now.Sub(l.began) > takeover:
+			sound = true
 		}
 	}
-	return false
+	return sound && now.Sub(f.ended) > takeover
+}
+
+// troubledUntil gives until when somebody may not work, or at where that is later.
+func (f *fleet) troubledUntil(at time.Time) time.Time {
+	for _, l := range f.seats {
+		if !l.off {
+			at = newer(at, l.broken)
+		}
+	}
+	return at
 }
 
 // works reports that some dispatcher is there that does anything.
@@ -201,12 +224,14 @@ func (f *fleet) works() bool {
 // breakWay notes that the way of a seat to the log is broken for a while.
 func (f *fleet) breakWay(seat string, length time.Duration) {
 	now := time.Now()
-	until := now.Add(length + latestAnswer + takeover)
+	until := now.Add(length + afterFault)
 	f.stir(now, until)
-	if l := f.seats[seat]; l != nil {
-		l.broken = newer(l.broken, until)
+	l := f.seats[seat]
+	if l == nil {
+		return // whoever is put there meanwhile asks its wire
 	}
-	if !f.covered(now) {
+	l.broken = newer(l.broken, until)
+	if !l.off && !f.coveredBut(seat, now) {
 		f.away(now, until)
 	}
 }

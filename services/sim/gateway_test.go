@@ -92,10 +92,16 @@ func (g *gatewayTap) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		g.w.rec.note(func(rec *recording) { rec.Calls = append(rec.Calls, c) })
 		g.count(c.Text, 1)
 		defer g.count(c.Text, -1)
-	} else {
+	} else if !looksUp(r.URL.Path) {
 		g.w.rec.note(func(rec *recording) { rec.Asked[g.n][rec.minute(time.Now())]++ })
 	}
 	g.next.ServeHTTP(rw, r)
+}
+
+// looksUp reports that a request asks what became of a message: as many are made as messages are in doubt, whether the gateway is parked or
+// not, each less and less often.
+func looksUp(path string) bool {
+	return strings.HasPrefix(path, "/chat/findMessages/") || strings.HasPrefix(path, "/chat/findStatusMessage/")
 }
 
 // ingestMode says what a gateway's webhook meets.

@@ -122,6 +122,22 @@ func (h *history) take(r events.Recorded) {
 	}
 }
 
+// callers notes which attempts called the gateway, as the log says.
+func (h *history) callers(m *told) {
+	for _, f := range m.state.Record {
+		if f.Kind != message.KindStarted {
+			continue
+		}
+		k := attemptKey{m.ID, f.Attempt}
+		h.called[k] = true
+		for _, o := range m.state.Record {
+			if o.Attempt == f.Attempt && o.Kind == message.KindDeferred && !o.Called {
+				delete(h.called, k)
+			}
+		}
+	}
+}
+
 // story tells all that is known of a message, in the order of the log.
 func (h *history) story(id string) string {
 	m := h.messages[id]

@@ -20,6 +20,10 @@ func (w *world) load() (latest time.Time) {
 	var mu sync.Mutex
 	var accepting sync.WaitGroup
 	for _, m := range w.plan.Messages {
+		if m.Quiet {
+			<-w.calmed
+			m.At += w.late
+		}
 		w.sleepUntil(m.At)
 		accepting.Go(func() { // the log may keep one waiting, and not the next
 			a, err := w.accept(m)
@@ -46,7 +50,7 @@ func (w *world) load() (latest time.Time) {
 // act does the planned actions, each at its time or as soon as the one before is done.
 func (w *world) act() {
 	for _, a := range w.plan.Actions {
-		w.sleepUntil(a.At)
+		w.sleepUntil(a.At + w.late)
 		a.Do(w)
 	}
 }

@@ -73,6 +73,16 @@ func (w *wire) stands() time.Duration {
 	return max(0, time.Until(w.until))
 }
 
+// troubledUntil gives until when who begins now may be held up by the fault that lasts; zero when none does.
+func (w *wire) troubledUntil() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.lasts() {
+		return time.Time{}
+	}
+	return w.until.Add(afterFault)
+}
+
 // holdsUp reports that what comes from the server now comes later, each time.
 func (w *wire) holdsUp() bool {
 	w.mu.Lock()

@@ -49,6 +49,7 @@ type planned struct {
 	Reposts   int           // 1: posted again when the log did not answer
 	Window    time.Duration
 	Cancel    time.Duration // after it was accepted it is canceled; 0: it is not
+	Quiet     bool          // it belongs to the quiet end, and waits for it
 }
 
 // action is something that happens to the parts.

@@ -40,6 +40,7 @@ func (p *plan) drawQuiet(r *rand.Rand) {
 		m := planned{
 			At: at + within(r, 0, 100*time.Second), Instance: sharedCalm, Tenant: tenants[r.IntN(len(tenants))], Class: classes[r.IntN(len(classes))],
 			Number: numberOf(r.IntN(numberPool)), Text: fmt.Sprintf("sim-%05d", len(p.Messages)), Window: quietWindow,
+			Quiet: true,
 		}
 		switch {
 		case i >= quietShared:
@@ -62,8 +63,20 @@ func (p *plan) drawQuiet(r *rand.Rand) {
 		for _, seat := range seats[:3] {
 			w.fleet.startRight(seat)
 		}
+		w.calmDown(at)
 	})
 	p.do(at+130*time.Second, func(w *world) { w.fleet.end(seats[0], true) })
 	p.do(at+190*time.Second, func(w *world) { w.fleet.startRight(seats[0]) })
 	p.do(at+250*time.Second, func(w *world) { w.fleet.end(seats[1], false) })
+}
+
+// calmDown says that from a moment of the plan on nothing breaks but dispatchers. Actions wait for each other, so that moment may come later
+// than planned: all that follows is later by as much then.
+func (w *world) calmDown(at time.Duration) {
+	settled := w.fleet.troubledUntil(time.Now().Add(takeover))
+	w.rec.note(func(r *recording) {
+		r.Quiet = newer(r.Quiet, settled)
+		w.late = r.Quiet.Sub(r.Began) - at
+	})
+	close(w.calmed)
 }

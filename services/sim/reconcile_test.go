@@ -86,64 +86,69 @@ func (v *seenViews) follow(ctx context.Context, log *eventlog.Log, p events.Part
 }
 
 // list gives the messages of a partition that match, as the view does.
-func (v *seenViews) list(p events.Partition, since func(message.State, message.View) (time.Time, bool), perInstance int) []views.Awaited {
-	type found struct {
-		views.Awaited
-		since time.Time
-	}
+func (v *seenViews) list(p events.Partition, since func(message.State, message.View) (time.Time, bool), perInstance int, reached []views.Reached) []views.Awaited {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	part := v.parts[p]
 	if part == nil {
 		return nil
 	}
-	var all []found
+	var all []views.Awaited
 	for _, s := range part.states {
 		if s.Queued == nil {
 			continue
 		}
 		view := s.View()
 		if at, ok := since(s, view); ok {
-			all = append(all, found{views.Awaited{
+			all = append(all, views.Awaited{
 				ID: s.ID, TenantID: s.Queued.Tenant, InstanceID: s.Queued.Instance, GatewayID: view.GatewayID, Queued: s.Queued.Position, Stage: view.Stage,
-				DispatchedAt: view.DispatchedAt, DeliverUntil: s.Queued.DeliverUntil, Checkpoint: part.seq,
-			}, at})
+				Corrected: view.Corrected, DispatchedAt: view.DispatchedAt, DeliverUntil: s.Queued.DeliverUntil, Since: at, Checkpoint: part.seq,
+			})
 		}
 	}
-	slices.SortFunc(all, func(a, b found) int {
-		return cmp.Or(cmp.Compare(a.InstanceID, b.InstanceID), a.since.Compare(b.since), cmp.Compare(a.ID, b.ID))
+	slices.SortFunc(all, func(a, b views.Awaited) int {
+		return cmp.Or(cmp.Compare(a.InstanceID, b.InstanceID), a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	var out []views.Awaited
 	of := map[string]int{}
-	for _, f := range all {
-		if of[f.InstanceID]++; of[f.InstanceID] <= perInstance {
-			out = append(out, f.Awaited)
+	for _, a := range all {
+		behind := slices.ContainsFunc(reached, func(r views.Reached) bool {
+			return r.InstanceID == a.InstanceID && cmp.Or(a.Since.Compare(r.Since), cmp.Compare(a.ID, r.ID)) <= 0
+		})
+		if behind {
+			continue
 		}
+		if of[a.InstanceID]++; of[a.InstanceID] <= perInstance {
+			out = append(out, a)
+		}
+	}
+	for i := range out {
+		out[i].More = of[out[i].InstanceID] >= perInstance
 	}
 	return out
 }
 
 // Unacknowledged implements reconciler.Views, as the others below.
-func (v *seenViews) Unacknowledged(_ context.Context, p events.Partition, before time.Time, perInstance int) ([]views.Awaited, error) {
+func (v *seenViews) Unacknowledged(_ context.Context, p events.Partition, before time.Time, perInstance int, reached []views.Reached) ([]views.Awaited, error) {
 	return v.list(p, func(_ message.State, view message.View) (time.Time, bool) {
 		return view.DispatchedAt, view.Stage == events.StageDispatched && !view.AckOverdue && view.DispatchedAt.Before(before)
-	}, perInstance), nil
+	}, perInstance, reached), nil
 }
 
-func (v *seenViews) Undelivered(_ context.Context, p events.Partition, before time.Time, perInstance int) ([]views.Awaited, error) {
+func (v *seenViews) Undelivered(_ context.Context, p events.Partition, before time.Time, perInstance int, reached []views.Reached) ([]views.Awaited, error) {
 	return v.list(p, func(_ message.State, view message.View) (time.Time, bool) {
-		return view.DispatchedAt, (view.Stage == events.StageDispatched || view.Stage == events.StageSent) && view.DispatchedAt.Before(before)
-	}, perInstance), nil
+		return view.DispatchedAt, !view.Corrected && (view.Stage == events.StageDispatched || view.Stage == events.StageSent) && view.DispatchedAt.Before(before)
+	}, perInstance, reached), nil
 }
 
-func (v *seenViews) Unended(_ context.Context, p events.Partition, before, unknownBefore time.Time, perInstance int) ([]views.Awaited, error) {
+func (v *seenViews) Unended(_ context.Context, p events.Partition, before, unknownBefore time.Time, perInstance int, reached []views.Reached) ([]views.Awaited, error) {
 	return v.list(p, func(s message.State, view message.View) (time.Time, bool) {
 		limit := before
 		if view.Stage == events.StageUnconfirmed {
 			limit = unknownBefore
 		}
 		return s.Queued.DeliverUntil, view.Status() == events.StatusQueued && view.DispatchedAt.IsZero() && s.Queued.DeliverUntil.Before(limit)
-	}, perInstance), nil
+	}, perInstance, reached), nil
 }
 
 func (v *seenViews) Overdue(context.Context, events.Partition, int) (int, error) { return 0, nil }

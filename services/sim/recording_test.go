@@ -21,7 +21,7 @@ type recording struct {
 	Accepted []acceptedMessage
 	Cancels  []cancelAnswer
 	Calls    []call
-	Asked    []map[int]int         // of each gateway, what it was asked beside sends in each minute
+	Asked    []map[int]int         // of each gateway, what it was asked beside sends and look-ups in each minute
 	Ledgers  []evolutionsim.Report // of each gateway
 	Heard    []heard
 	Away     []span // perhaps no dispatcher could work

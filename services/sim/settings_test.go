@@ -9,6 +9,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/recipient"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/services/control"
 )
 
@@ -39,23 +40,30 @@ func (p *plan) drawSettings(r *rand.Rand) {
 	}
 }
 
-// set changes an instance in the control plane. What it was given before holds for a moment longer.
+// set changes an instance in the control plane. What it was given before holds for a moment longer. Two changes may meet while the
+// catalog is behind: as an operator would, the second reads again and repeats its own.
 func (w *world) set(n int, change func(*events.Instance)) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*longestOutage)
 	defer cancel()
-	var in events.Instance
-	var version uint64
-	w.feed.Read(func(c *catalog.Catalog) {
-		in, _ = c.Instance(instanceID(n))
-		version = c.Version(events.KindInstance, instanceID(n))
-	})
-	change(&in)
-	if _, err := control.Define(ctx, w.log, events.KindInstance, in.ID, in, control.Author{By: operator}, version); err != nil {
-		w.rec.fail("set instance", err)
-		return
+	for {
+		var in events.Instance
+		var version uint64
+		w.feed.Read(func(c *catalog.Catalog) {
+			in, _ = c.Instance(instanceID(n))
+			version = c.Version(events.KindInstance, instanceID(n))
+		})
+		change(&in)
+		_, err := control.Define(ctx, w.log, events.KindInstance, in.ID, in, control.Author{By: operator}, version)
+		switch {
+		case err == nil:
+			w.rec.hit("settings changed")
+			w.noteSetting(in)
+			return
+		case events.CodeOf(err) != events.CodeConflict || !await.Elapsed(ctx, time.Second):
+			w.rec.fail("set instance", err)
+			return
+		}
 	}
-	w.rec.hit("settings changed")
-	w.noteSetting(in)
 }
 
 func (w *world) noteSetting(in events.Instance) {

@@ -52,6 +52,9 @@ type world struct {
 	receivers []*receiver
 	fleet     *fleet
 
+	calmed chan struct{} // closed when the end of the run begins in which it is quiet
+	late   time.Duration // how much later than planned that was; known once calmed is closed
+
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -65,7 +68,10 @@ var deployment = topology.Deployment{Partitions: partitions, Replicas: 1}
 
 // newWorld starts the parts that live for the whole run.
 func newWorld(t *testing.T, p plan, dir string, logger zerolog.Logger) (*world, error) {
-	w := &world{t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork(), dir: dir, host: &logHost{open: map[*hostConn]struct{}{}}, wires: map[string]*wire{}}
+	w := &world{
+		t: t, plan: p, rec: &recorder{}, logger: logger, net: newNetwork(), dir: dir, host: &logHost{open: map[*hostConn]struct{}{}}, wires: map[string]*wire{},
+		calmed: make(chan struct{}),
+	}
 	w.rec.rec = recording{Seed: p.Seed, Began: time.Now(), Quiet: time.Now().Add(p.Length + quietAfter), Faults: map[string]int{}, Clocks: map[string]time.Duration{}}
 	for range gateways {
 		w.rec.rec.Asked = append(w.rec.rec.Asked, map[int]int{})
@@ -136,7 +142,7 @@ func (w *world) connect(way nats.InProcessConnProvider, name string) (jetstream.
 }
 
 func (w *world) logOver(js jetstream.JetStream) *eventlog.Log {
-	return eventlog.New(js, eventlog.Options{Logger: w.logger, Heartbeat: 30 * time.Second, Inactive: 5 * time.Minute})
+	return eventlog.New(js, eventlog.Options{Logger: w.logger, Heartbeat: 30 * time.Second, Inactive: 5 * time.Minute, Stuck: time.Minute})
 }
 
 // run owns a goroutine that ends with the world.

@@ -22,7 +22,7 @@ import (
 	"pilotstatus.dev/projections/logtest"
 )
 
-const limit = 30 * time.Second
+const limit = time.Minute
 
 // World is a server with the logs of some partitions.
 type World struct {
@@ -73,7 +73,8 @@ func (w *World) Up(t testing.TB) {
 	if w.JS, err = jetstream.New(w.nc, jetstream.WithPublishAsyncMaxPending(1000)); err != nil {
 		t.Fatal(err)
 	}
-	w.Log = eventlog.New(w.JS, eventlog.Options{Heartbeat: 500 * time.Millisecond})
+	// A machine that stands still for some seconds is none that gives no answer.
+	w.Log = eventlog.New(w.JS, eventlog.Options{Heartbeat: 500 * time.Millisecond, TryTimeout: 10 * time.Second})
 }
 
 // Down stops the server; a stopped one is left alone.
