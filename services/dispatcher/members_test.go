@@ -78,7 +78,7 @@ func (r *rig) runApart(set Settings) (d *Dispatcher, stop, kill func()) {
 	d, stop = r.run(set)
 	return d, stop, func() {
 		nc.Close()
-		stop()
+		go stop() // nobody waits for one that is killed: a turn that has lost its connection goes on for its Drain
 	}
 }
 
