@@ -27,9 +27,10 @@ func causesOf(logs [][]events.Recorded) map[try]string {
 }
 
 // excused reports that a message may have come to nothing: a process was killed while a call of it was under way, the gateway began to refuse
-// connections then and broke it, it is of a code whose call hung, or a process was stopped during the call while the gateway refused: the
-// refusal was there, and the time of the call over, before the process could read it.
+// connections then and broke it, or it is a code, which is not tried again, whose call hung, or whose process was stopped during the call
+// while the gateway refused: the refusal was there, and the time of the call over, before the process could read it.
 func (d *deployment) excused(text string, s message.State, causes map[try]string) bool {
+	code := s.Queued.Class.Category() == events.OTP
 	var started time.Time
 	for _, f := range s.Record {
 		switch f.Kind {
@@ -41,8 +42,8 @@ func (d *deployment) excused(text string, s message.State, causes map[try]string
 				return slices.ContainsFunc(spans, func(x span) bool { return !started.After(x.to) && !f.At.Before(x.from) })
 			}
 			switch cut := during(d.front.refused()); {
-			case during(d.kills), during(d.stops) && (cut || during(d.refusals)), cut && cause == events.UnknownBroken,
-				cause == events.UnknownNoAnswer && strings.Contains(text, " dispatcher.before_absent ") && s.Queued.Class.Category() == events.OTP:
+			case during(d.kills), cut && (cause == events.UnknownBroken || during(d.stops)), code && during(d.stops) && during(d.refusals),
+				code && cause == events.UnknownNoAnswer && strings.Contains(text, " dispatcher.before_absent "):
 				return true
 			}
 		default:

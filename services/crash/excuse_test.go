@@ -8,8 +8,8 @@ import (
 	"pilotstatus.dev/events/message"
 )
 
-// Only a call that was under way when a process was killed, or a connection was refused, may come to nothing, a code whose call hung, and a
-// call that was refused while its process was stopped.
+// Only a call that was under way when a process was killed, or a connection was refused, may come to nothing, a code whose call hung, and
+// one that was refused while its process was stopped.
 func TestWhatMayComeToNothing(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
@@ -36,6 +36,7 @@ func TestWhatMayComeToNothing(t *testing.T) {
 		"a code that hung":           {hung, events.ClassOTPUrgent, events.UnknownNoAnswer, 0, 0, 0, 0, true},
 		"another category that hung": {hung, events.ClassUtility, events.UnknownNoAnswer, 0, 0, 0, 0, false},
 		"refused while stopped":      {text, events.ClassOTP, events.UnknownOwnerGone, 0, 0, 12, 10, true},
+		"another category, refused":  {text, events.ClassUtility, events.UnknownOwnerGone, 0, 0, 12, 10, false},
 		"stopped in the call":        {text, events.ClassOTP, events.UnknownOwnerGone, 0, 0, 12, 0, false},
 		"refused, and not stopped":   {text, events.ClassOTP, events.UnknownNoAnswer, 0, 0, 0, 10, false},
 		"stopped after a refusal":    {text, events.ClassOTP, events.UnknownOwnerGone, 0, 0, 12, 5, false},
