@@ -136,7 +136,7 @@ func (c *consumption) session(ctx context.Context) (err error) {
 			<-c.slots
 			return fmt.Errorf("consume %s: %w", c.cfg.Durable, err)
 		}
-		d, err := c.read(m)
+		d, behind, err := c.read(m)
 		if err != nil {
 			<-c.slots
 			return err
@@ -146,6 +146,7 @@ func (c *consumption) session(ctx context.Context) (err error) {
 		c.running.Go(func() {
 			defer func() { <-c.slots }()
 			defer c.busy.Add(-1)
+			c.log.yield(c.ctx, behind) // what goes first may bring the sync with it
 			if err := c.log.durableAfter(c.ctx, mark); err != nil {
 				c.log.opts.Logger.Warn().Err(err).Str("durable", c.cfg.Durable).Msg("delivery is left for later")
 				return
@@ -155,17 +156,17 @@ func (c *consumption) session(ctx context.Context) (err error) {
 	}
 }
 
-// read decodes a delivery and keeps count of it.
-func (c *consumption) read(m jetstream.Msg) (*Delivery, error) {
+// read decodes a delivery and keeps count of it; behind is how many wait after it.
+func (c *consumption) read(m jetstream.Msg) (d *Delivery, behind uint64, err error) {
 	meta, err := m.Metadata()
 	if err != nil {
-		return nil, fmt.Errorf("read delivery: %w", err)
+		return nil, 0, fmt.Errorf("read delivery: %w", err)
 	}
-	d := c.log.delivery(c.cfg.Stream, placed{
+	d = c.log.delivery(c.cfg.Stream, placed{
 		seq: meta.Sequence.Stream, attempt: meta.NumDelivered, at: meta.Timestamp, reply: m.Reply(),
 	}, events.Wire{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()})
 	d.settled = c.take(meta.Sequence)
-	return d, nil
+	return d, meta.NumPending, nil
 }
 
 // giveBack returns what waits for a handler, so that nobody waits for AckWait.

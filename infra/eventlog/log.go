@@ -37,6 +37,9 @@ type Options struct {
 	OnStuck func(stream string)
 	// Inactive is how long the server keeps a tail's consumer that nobody reads, 30 s by default.
 	Inactive time.Duration
+	// Courtesy has what reads here let others go first: it waits before each delivery of Consume, and before what Tail hands over, unless
+	// many events wait behind it, so that it costs time and no throughput. nil: nothing waits.
+	Courtesy Courtesy
 	// Durability makes durable what the server stores without a sync of its own. nil where the server syncs before it
 	// acknowledges, or where its copies are the safety.
 	Durability Durability

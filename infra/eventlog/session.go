@@ -100,11 +100,12 @@ func (t *tail) session(ctx context.Context, cuts int) (err error) {
 
 // pump gathers what is ready and hands it over.
 func (t *tail) pump(ctx context.Context, in *inbox, failed <-chan error, status <-chan nats.Status) error {
-	var seen uint64
+	var seen, behind uint64
 	var batch []item
 	for {
 		select {
 		case <-in.ready:
+			t.log.yield(ctx, behind)
 			batch = in.take(batch)
 		case err := <-failed:
 			return err
@@ -117,7 +118,8 @@ func (t *tail) pump(ctx context.Context, in *inbox, failed <-chan error, status 
 		n, err := t.inOrder(batch, &seen)
 		rest := false
 		if n > 0 {
-			rest = batch[n-1].pending == 0
+			behind = batch[n-1].pending
+			rest = behind == 0
 			if err := t.handOver(ctx, batch[:n]); err != nil {
 				return err
 			}

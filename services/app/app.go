@@ -13,6 +13,7 @@ import (
 
 	"pilotstatus.dev/api"
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/courtesy"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/natsserver"
 	"pilotstatus.dev/services/control"
@@ -47,7 +48,7 @@ func Start(ctx context.Context, cfg Config, roles []Role, log zerolog.Logger) (_
 	cfg.Log(log, roles)
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartWithin)
 	defer cancel()
-	a := &App{p: &platform{cfg: cfg, log: log}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics(), ready: map[string]roleHealth{}}
+	a := &App{p: &platform{cfg: cfg, log: log, courtesy: courtesy.New(cfg.CodePatience)}, sup: newSupervisor(log), roles: roles, log: log, metrics: newMetrics(), ready: map[string]roleHealth{}}
 	a.p.onSync, a.p.onStuck = a.metrics.sync, a.metrics.stuckReader
 	defer func() {
 		if err != nil {

@@ -42,6 +42,7 @@ type Config struct {
 	NATSPort     int           `name:"nats-port" help:"Loopback port of the embedded server; 0 takes a free one." default:"4222" env:"PILOT_NATS_PORT"`
 	NATSSync     string        `name:"nats-sync" help:"When the embedded server syncs to disk: group (one sync for all that wait; ext4 and xfs only, and only this process may append), always (each message, before its acknowledgement), auto (group where it holds, else always) or default (every two minutes: a power cut loses acknowledged messages)." enum:"auto,group,always,default" default:"auto" env:"PILOT_NATS_SYNC"`
 	SyncPatience time.Duration `help:"Under group commit: how long work in the background waits for a sync that a request or a call causes before it causes one of its own." default:"3ms" env:"PILOT_SYNC_PATIENCE"`
+	CodePatience time.Duration `help:"How long work in the background waits, at each step, while a code is on its way to its gateway in the same process; 0: not at all." default:"3ms" env:"PILOT_CODE_PATIENCE"`
 	Partitions   int           `help:"Number of partitions; fixed when a deployment is created." default:"4" env:"PILOT_PARTITIONS"`
 	Replicas     int           `help:"Copies of every stream: 1 on one node, 3 in a cluster." default:"1" env:"PILOT_REPLICAS"`
 
@@ -146,7 +147,7 @@ func (c Config) Validate() error {
 	if _, err := policies(c.AfterAbsence); err != nil {
 		complain(true, err.Error())
 	}
-	complain(c.SyncPatience < 0, "--sync-patience is not negative")
+	complain(c.SyncPatience < 0 || c.CodePatience < 0, "--sync-patience and --code-patience are not negative")
 	complain(c.NATSURL != "" && c.NATSSync == string(natsserver.SyncGroup), "--nats-sync group is of the embedded server only: with --nats-url the server's own sync_interval decides")
 	complain(c.NATSURL == "" && c.Replicas > 1, "--replicas above 1 needs a cluster: give --nats-url")
 	if len(faults) == 0 {
@@ -172,7 +173,7 @@ func (c Config) Log(log zerolog.Logger, roles []Role) {
 		names[i] = string(r)
 	}
 	log.Info().Strs("roles", names).Str("data_dir", c.DataDir).Str("nats_url", secret(c.NATSURL)).Int("nats_port", c.NATSPort).
-		Str("nats_sync", c.NATSSync).Stringer("sync_patience", c.SyncPatience).Int("partitions", c.Partitions).Int("replicas", c.Replicas).
+		Str("nats_sync", c.NATSSync).Stringer("sync_patience", c.SyncPatience).Stringer("code_patience", c.CodePatience).Int("partitions", c.Partitions).Int("replicas", c.Replicas).
 		Str("postgres_url", secret(c.PostgresURL)).Int("postgres_port", c.PostgresPort).Str("schema", c.Schema).
 		Str("http_addr", c.HTTPAddr).Str("admin_addr", c.AdminAddr).Str("ingest_addr", c.IngestAddr).Str("ingest_url", c.IngestURL).Str("metrics_addr", c.MetricsAddr).
 		Str("master_key_file", c.MasterKeyPath()).Bool("allow_loopback_endpoints", c.AllowLoopbackEndpoints).

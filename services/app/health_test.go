@@ -56,7 +56,7 @@ func TestReadyWhileOnePartitionRefuses(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		_, err := apiLog{a.Events(), &a.appends}.Append(ctx, events.Event{
+		_, err := apiLog{log: a.Events(), health: &a.appends}.Append(ctx, events.Event{
 			Address:  of(0),
 			Envelope: events.Envelope{ID: uuid.NewString(), Type: events.TypeInstancePaused, Source: "pilot/test", Time: time.Now().UTC()},
 			Body:     &events.InstanceChanged{By: "test"},

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/courtesy"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/infra/natsserver"
@@ -33,6 +34,7 @@ type platform struct {
 
 	server     *natsserver.Server // nil with an external one
 	commit     *commit            // nil unless the embedded server commits in groups
+	courtesy   *courtesy.Courtesy // of work in the background; nil: it waits for nobody
 	onSync     func(elapsed time.Duration, waiters int)
 	onStuck    func(stream string)
 	conns      []*nats.Conn
@@ -127,7 +129,7 @@ func (p *platform) connect(ctx context.Context, name string) (*nats.Conn, error)
 	return nc, nil
 }
 
-// haste says how a part of the process waits for the disk under group commit.
+// haste says how a part of the process waits for the disk under group commit, and for codes that are on their way.
 type haste int
 
 const (
@@ -150,6 +152,9 @@ func (p *platform) logFor(ctx context.Context, name string, h haste) (*eventlog.
 
 func (p *platform) logOver(js jetstream.JetStream, h haste) *eventlog.Log {
 	opts := eventlog.Options{Logger: p.log, OnStuck: p.onStuck}
+	if h == patient && p.courtesy != nil {
+		opts.Courtesy = p.courtesy
+	}
 	switch {
 	case p.commit == nil:
 	case h == patient:

@@ -9,6 +9,7 @@ import (
 
 	"pilotstatus.dev/api"
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/courtesy"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/keyring"
 	"pilotstatus.dev/projections/views"
@@ -31,13 +32,20 @@ func (c apiCatalog) Behind() time.Duration {
 
 // apiLog appends what the API accepts.
 type apiLog struct {
-	log    *eventlog.Log
-	health *appendHealth
+	log      *eventlog.Log
+	health   *appendHealth
+	courtesy *courtesy.Courtesy
 }
 
 func (l apiLog) Append(ctx context.Context, e events.Event) (uint64, error) {
+	if at, err := events.ParseEventSubject(e.Address); err == nil && at.Lane.Class.Category() == events.OTP {
+		l.courtesy.Comes(e.Subject)
+	}
 	ack, err := l.log.Append(ctx, e)
 	l.health.heard(e.Address, err)
+	if err != nil {
+		l.courtesy.Left(e.Subject)
+	}
 	return ack.Sequence, err
 }
 

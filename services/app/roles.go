@@ -107,6 +107,7 @@ func startDispatcher(ctx context.Context, a *App) error {
 		},
 		Logger: a.log, Metrics: a.metrics.dispatch,
 		Snapshots: kept, Witness: snapshots.NewWitness(cfg.witnessDir()), Checkpoint: a.checkpoint(),
+		Courtesy: a.p.courtesy,
 	})
 	a.sup.start(ctx, "dispatcher", d.Run)
 	a.ready["dispatcher"] = roleHealth{work: d.Unready, some: d.Faults}
@@ -144,11 +145,11 @@ func startAPI(ctx context.Context, a *App) error {
 	}
 	cfg := api.Config{Version: Version, Log: a.log.With().Str("role", "api").Logger(), AcceptTimeout: a.p.cfg.AcceptLimit, ViewWait: a.p.cfg.ReadYourWrite, ClaimWait: a.p.cfg.ClaimWait, BurstRate: a.p.cfg.BurstRate, Burst: a.p.cfg.Burst}
 	return a.serveAPI(ctx, cfg, api.Ports{
-		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
+		Catalog: apiCatalog{a.p.feed}, Log: guardedAPILog{apiLog{log, &a.appends, a.p.courtesy}, a.guard}, Keyring: apiKeys{a.p.keys}, Hasher: a.p.keys, AAD: keyring.AAD,
 		Reads: a.reads(),
-		Views: apiViews{a.views()}, Heads: apiLog{log, &a.appends}, Checks: checks,
+		Views: apiViews{a.views()}, Heads: apiLog{log: log}, Checks: checks,
 		Records: apiViews{a.views()}, Fence: fence, Finder: fence,
-		Hooks: apiLog{log, &a.appends}, Loads: newAPILoads(a.p.leases, a.log),
+		Hooks: apiLog{log: log, health: &a.appends}, Loads: newAPILoads(a.p.leases, a.log),
 		Claims: apiClaims{claims}, Recall: a.recall(ctx, claims), Presence: a.startPresence(ctx, log), Quota: quota,
 	}, log)
 }

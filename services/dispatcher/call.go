@@ -27,6 +27,7 @@ type outcome struct {
 // call makes the gateway call of an intent. The HTTP limit counts from the intent.
 func (a *actor) call(ctx context.Context, client *evolution.Client, inst events.Instance, s *intent, c content, number string) outcome {
 	j := s.job
+	defer a.p.d.courtesy.Left(j.id)
 	limited, cancel := context.WithTimeout(ctx, a.p.d.set.CallLimit-s.age(a.p.d.set.Now()))
 	defer cancel()
 	sending := failpoint.Wrote(limited, "dispatcher.during_post")

@@ -16,6 +16,7 @@ import (
 	"pilotstatus.dev/events"
 	"pilotstatus.dev/events/catalog"
 	"pilotstatus.dev/events/queue"
+	"pilotstatus.dev/infra/courtesy"
 	"pilotstatus.dev/infra/eventlog"
 	"pilotstatus.dev/infra/evolution"
 	"pilotstatus.dev/infra/snapshots"
@@ -61,6 +62,7 @@ type Dispatcher struct {
 	snapshots  Snapshots
 	witness    Witness
 	checkpoint func(context.Context, events.Partition) (snapshots.Mark, error)
+	courtesy   Courtesy
 }
 
 // Config is what a dispatcher is made of.
@@ -78,9 +80,18 @@ type Config struct {
 	// lost events is not noticed.
 	Snapshots Snapshots
 	Witness   Witness
+	// Courtesy hears of codes that are on their way, so that work in the background lets them go first. May be nil.
+	Courtesy Courtesy
 	// Checkpoint gives the place up to which a view has read a partition, and the id there where it is known: asked at the start,
 	// and passed over when it cannot answer. May be nil.
 	Checkpoint func(context.Context, events.Partition) (snapshots.Mark, error)
+}
+
+// Courtesy hears that a code comes which this process will call for, and which messages have left, or will not leave now, as
+// *courtesy.Courtesy does.
+type Courtesy interface {
+	Comes(id string)
+	Left(id string)
 }
 
 // New makes a dispatcher; Run starts it.
@@ -89,6 +100,10 @@ func New(c Config) *Dispatcher {
 		set: c.Settings.withDefaults(), leases: c.Leases, catalog: c.Catalog, keys: c.Keys,
 		faults: map[string]queue.Hold{}, viewed: make(chan struct{}),
 		log: c.Logger.With().Str("role", "dispatcher").Logger(), snapshots: c.Snapshots, witness: c.Witness, checkpoint: c.Checkpoint,
+		courtesy: c.Courtesy,
+	}
+	if d.courtesy == nil {
+		d.courtesy = (*courtesy.Courtesy)(nil)
 	}
 	if d.set.Rules.Weight == nil {
 		d.set.Rules.Weight = d.weight

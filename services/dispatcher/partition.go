@@ -146,6 +146,7 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 		}
 		a := p.actor(addr.Instance)
 		a.fold(rec)
+		p.announce(a, rec, addr.Lane.Class)
 		switch rec.Type {
 		case events.TypeMessageRetryRequested, events.TypeInstanceResumed, events.TypeInstanceUnparked: // an operator wants it tried now
 			a.holdoff.end()
@@ -197,6 +198,13 @@ func (p *partition) take(ctx context.Context, b eventlog.Batch) error {
 		p.wake(ctx, a)
 	}
 	return nil
+}
+
+// announce says that a code is on its way which this process will call for. While the past is read it owns nothing.
+func (p *partition) announce(a *actor, rec events.Recorded, class events.Class) {
+	if rec.Type == events.TypeMessageQueued && class.Category() == events.OTP && a.owned() {
+		p.d.courtesy.Comes(rec.Subject)
+	}
 }
 
 // lagging reports that the tail is known to be behind: no start from an old picture.

@@ -123,6 +123,7 @@ type rig struct {
 	witness Witness
 	view    func(context.Context, events.Partition) (snapshots.Mark, error)
 	lost    map[events.Partition]bool // partitions whose stream is gone
+	polite  Courtesy                  // may be nil
 	says    io.Writer                 // what dispatchers log, when not nil
 }
 
@@ -201,7 +202,7 @@ func (r *rig) run(set Settings) (d *Dispatcher, stop func()) {
 		Gateway: func(url, key string) (*evolution.Client, error) {
 			return evolution.New(evolution.Config{BaseURL: url, APIKey: key, Version: "2.3.6", Dial: r.dial, IdleTimeout: r.keep})
 		},
-		Logger: r.logger(), Snapshots: r.kept, Witness: r.witness, Checkpoint: r.view,
+		Logger: r.logger(), Snapshots: r.kept, Witness: r.witness, Checkpoint: r.view, Courtesy: r.polite,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

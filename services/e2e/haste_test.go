@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/evolutionsim"
 	"pilotstatus.dev/services/app"
 	"pilotstatus.dev/services/demo"
 )
@@ -37,4 +38,22 @@ func TestMessagesLeaveWithoutPatience(t *testing.T) {
 	if starts != messages {
 		t.Errorf("%d starts for %d messages", starts, messages)
 	}
+}
+
+// Work in the background waits while a code is on its way, and goes on when the gateway has it: what is accepted meanwhile is in the views
+// after that.
+func TestWorkInTheBackgroundWaitsForACode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *app.Config) { c.CodePatience = time.Hour })
+	const call = 2 * time.Second
+	r.fault(evolutionsim.Fault{Kind: "delay", When: "before", DelayMS: int(call.Milliseconds()), TextContains: "code"})
+	began := time.Now()
+	code := r.send("your code", category("OTP"))
+	other := r.send("an offer", category("MARKETING"))
+	r.await(other, "the view has it", func(map[string]any) bool { return true })
+	if took := time.Since(began); took < call {
+		t.Errorf("the view had it after %s, before the code had left", took)
+	}
+	r.awaitStatus(code, "READ")
+	r.awaitStatus(other, "READ")
 }
