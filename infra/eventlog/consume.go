@@ -32,6 +32,9 @@ type DurableConfig struct {
 	Concurrency   int           // handlers at once in this process, 1 by default
 	Ahead         int           // deliveries that may wait here for a handler, Concurrency by default
 	Grace         time.Duration // handlers may run on after ctx ended, 10 s by default
+	// About names what a delivery is about. Those about the same are handled one after the other in this process, as they came, each by a
+	// handler of its own that waits; those about "" at once. nil: all at once.
+	About func(*Delivery) string
 }
 
 func (c DurableConfig) withDefaults() DurableConfig {
@@ -99,6 +102,7 @@ type consumption struct {
 	had     bool // the consumer existed before, so that its absence means a deletion
 	seen    standing
 	doomed  time.Time // when the consumer was made that must be made anew
+	turns   turns
 
 	place
 }
@@ -142,18 +146,31 @@ func (c *consumption) session(ctx context.Context) (err error) {
 			return err
 		}
 		mark := c.log.mark()
+		before, done := c.turn(d)
 		c.busy.Add(1)
 		c.running.Go(func() {
 			defer func() { <-c.slots }()
 			defer c.busy.Add(-1)
+			defer done()
 			c.log.yield(c.ctx, behind) // what goes first may bring the sync with it
 			if err := c.log.durableAfter(c.ctx, mark); err != nil {
 				c.log.opts.Logger.Warn().Err(err).Str("durable", c.cfg.Durable).Msg("delivery is left for later")
 				return
 			}
+			if before != nil { // who goes before has a slot, and a limit
+				<-before
+			}
 			c.handle(c.ctx, d)
 		})
 	}
+}
+
+// turn takes the delivery's turn among those about the same.
+func (c *consumption) turn(d *Delivery) (before <-chan struct{}, done func()) {
+	if c.cfg.About == nil {
+		return nil, func() {}
+	}
+	return c.turns.next(c.cfg.About(d))
 }
 
 // read decodes a delivery and keeps count of it; behind is how many wait after it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -139,7 +140,10 @@ func TestOperateFromNothing(t *testing.T) {
 	eventually(t, "three signed webhooks", func() bool {
 		got, refused := receiver.Hooks()
 		return len(got) == 3 && refused == 0
-	}, nil)
+	}, func() string {
+		got, refused := receiver.Hooks()
+		return fmt.Sprintln(got, refused, r.timeline(out["id"].(string)), r.logs.String())
+	})
 
 	for _, secret := range []string{sim.APIKey(), key[20:], ana.key[20:], hook["secret"].(string)} {
 		if strings.Contains(ana.collected.String(), secret) || strings.Contains(r.logs.String(), secret) {

@@ -179,10 +179,19 @@ func (c *Correlator) Run(ctx context.Context) error {
 		}
 		return c.log.Consume(ctx, eventlog.DurableConfig{
 			Stream: events.ReceiptsStream(c.partition), Durable: Durable, Filters: []string{events.ReceiptsFilter(c.partition)},
-			MaxAckPending: 1024, Concurrency: c.settings.Concurrency, Ahead: 64,
+			MaxAckPending: 1024, Concurrency: c.settings.Concurrency, Ahead: 64, About: aboutMessage,
 		}, c.handle)
 	})
 	return fmt.Errorf("correlate receipts of partition %s: %w", c.partition, group.Wait())
+}
+
+// aboutMessage names the message of an observation. What the gateway says of one is recorded as it was said: a status that stands in the
+// log behind a later one is no transition any more, and no customer hears of it.
+func aboutMessage(d *eventlog.Delivery) string {
+	if o, ok := d.Body.(*events.GatewayObserved); ok && o.KeyID != "" {
+		return d.Address + " " + o.KeyID
+	}
+	return ""
 }
 
 // follow tails a stream into take; read is closed when the end was first reached.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pilotstatus.dev/events"
+	"pilotstatus.dev/infra/await"
 	"pilotstatus.dev/infra/eventlog"
 )
 
@@ -332,4 +333,41 @@ func TestBookIsBounded(t *testing.T) {
 	if len(b.claims)+len(b.messages)+len(b.held)+b.order.Len()+b.heldOrder.Len()+len(b.questions) != 0 {
 		t.Error("old entries stay")
 	}
+}
+
+// heldBack is a log that takes one receipt only when it is let.
+type heldBack struct {
+	Log
+	id  string
+	let chan struct{}
+}
+
+func (h *heldBack) Append(ctx context.Context, ev events.Event) (eventlog.Ack, error) {
+	if ev.ID == h.id {
+		if !await.Closed(ctx, h.let) {
+			return eventlog.Ack{}, ctx.Err()
+		}
+	}
+	return h.Log.Append(ctx, ev)
+}
+
+// What a gateway says of one message is recorded in that order, however long each takes: of a status that comes to the log behind a later
+// one no customer hears. Other messages do not wait for it.
+func TestReceiptsOfAMessageKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for id, k := range map[string]string{"msg_1": "K1", "msg_2": "K2"} {
+		r.started(id, "")
+		r.accepted(id, k)
+	}
+	log := &heldBack{r.log, "msg_1.sent", make(chan struct{})}
+	r.correlate(log, Settings{Grace: time.Minute, Sweep: time.Minute, ProveAfter: time.Hour, Debounce: time.Nanosecond})
+	for _, k := range []string{"K1", "K2"} {
+		for _, status := range []string{"SERVER_ACK", "DELIVERY_ACK", "READ"} {
+			r.receipt(k, status)
+		}
+	}
+	r.wait(receiptFilter, "msg_2.sent", "msg_2.delivered", "msg_2.read")
+	close(log.let)
+	r.wait(receiptFilter, "msg_2.sent", "msg_2.delivered", "msg_2.read", "msg_1.sent", "msg_1.delivered", "msg_1.read")
 }
