@@ -162,7 +162,7 @@ func TestARefusedRegistrationHoldsUpNoOther(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if n := len(a.calls["http://answers"]); n < 50*10 || n > 50*30 || a.most["http://answers"] != 1 {
+		if n := len(a.calls["http://answers"]); n < 50*10 || n > 50*30 || a.most["http://answers"] > atOneGateway { // a refusal is an answer
 			t.Errorf("%d calls, %d at once", n, a.most["http://answers"])
 		}
 		if got := a.done["zz"]; time.Since(got) < 10*time.Minute-time.Second {
