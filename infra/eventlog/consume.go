@@ -44,6 +44,9 @@ func (c DurableConfig) withDefaults() DurableConfig {
 	c.Concurrency = max(c.Concurrency, 1)
 	c.Ahead = cmp.Or(max(c.Ahead, 0), c.Concurrency)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	if c.About == nil {
+		c.About = func(*Delivery) string { return "" }
+	}
 	return c
 }
 
@@ -146,7 +149,7 @@ func (c *consumption) session(ctx context.Context) (err error) {
 			return err
 		}
 		mark := c.log.mark()
-		before, done := c.turn(d)
+		before, done := c.turns.next(c.cfg.About(d))
 		c.busy.Add(1)
 		c.running.Go(func() {
 			defer func() { <-c.slots }()
@@ -163,14 +166,6 @@ func (c *consumption) session(ctx context.Context) (err error) {
 			c.handle(c.ctx, d)
 		})
 	}
-}
-
-// turn takes the delivery's turn among those about the same.
-func (c *consumption) turn(d *Delivery) (before <-chan struct{}, done func()) {
-	if c.cfg.About == nil {
-		return nil, func() {}
-	}
-	return c.turns.next(c.cfg.About(d))
 }
 
 // read decodes a delivery and keeps count of it; behind is how many wait after it.

@@ -43,6 +43,27 @@ func (w *world) consume(t *testing.T, cfg eventlog.DurableConfig, handle func(co
 	return k
 }
 
+// keepAppending appends message after message, numbered from n on, until stop has returned.
+func (w *world) keepAppending(t *testing.T, n int) (stop func()) {
+	over, appending := make(chan struct{}), sync.WaitGroup{}
+	appending.Go(func() {
+		tick := time.NewTicker(hasty / 10)
+		defer tick.Stop()
+		for ; ; n++ {
+			select {
+			case <-tick.C:
+				w.append(t, fmt.Sprintf("m%d", n))
+			case <-over:
+				return
+			}
+		}
+	})
+	return func() {
+		close(over)
+		appending.Wait()
+	}
+}
+
 func (k *worker) sequences() []uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -246,19 +267,10 @@ func TestWhatAnotherProcessAcknowledgedIsNotToldAgain(t *testing.T) {
 				t.Fatal("this process was given none of those that it refuses")
 			}
 			b.end(t)
-			stop, appending := make(chan struct{}), sync.WaitGroup{}
-			appending.Go(func() {
-				tick := time.NewTicker(hasty / 10)
-				defer tick.Stop()
-				for n := first + 1; busy; n++ {
-					select {
-					case <-tick.C:
-						w.append(t, fmt.Sprintf("m%d", n))
-					case <-stop:
-						return
-					}
-				}
-			})
+			stop := func() {}
+			if busy {
+				stop = w.keepAppending(t, first+1)
+			}
 			looked := time.Now().Add(4 * hasty)
 			eventually(t, "some looks", func() bool { return time.Now().After(looked) })
 			if !busy { // and then it is given something, so that what it had acknowledged itself counts
@@ -269,8 +281,7 @@ func TestWhatAnotherProcessAcknowledgedIsNotToldAgain(t *testing.T) {
 			if err := w.js.DeleteConsumer(t.Context(), stream, "test"); err != nil {
 				t.Fatal(err)
 			}
-			close(stop)
-			appending.Wait()
+			stop()
 			w.append(t, "the last")
 			last := w.lastSeq(t)
 			eventually(t, "it goes on", func() bool { return slices.Contains(a.sequences(), last) })
@@ -309,26 +320,16 @@ func TestWhatDiedWithAnotherProcessComesAgain(t *testing.T) {
 			w.append(t, ids(2, 100)...)
 			eventually(t, "this process was given some", func() bool { return len(a.sequences()) > 10 })
 			b.end(t)
-			stop, appending := make(chan struct{}), sync.WaitGroup{}
-			appending.Go(func() {
-				tick := time.NewTicker(hasty / 10)
-				defer tick.Stop()
-				for n := 101; busy; n++ {
-					select {
-					case <-tick.C:
-						w.append(t, fmt.Sprintf("m%d", n))
-					case <-stop:
-						return
-					}
-				}
-			})
+			stop := func() {}
+			if busy {
+				stop = w.keepAppending(t, 101)
+			}
 			looked := time.Now().Add(2 * hasty)
 			eventually(t, "some looks", func() bool { return time.Now().After(looked) })
 			if err := w.js.DeleteConsumer(t.Context(), stream, "test"); err != nil {
 				t.Fatal(err)
 			}
-			close(stop)
-			appending.Wait()
+			stop()
 			w.append(t, "the last")
 			last := w.lastSeq(t)
 			eventually(t, "it goes on", func() bool { return slices.Contains(a.sequences(), last) })

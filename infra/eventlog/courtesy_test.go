@@ -14,9 +14,8 @@ import (
 
 // door is a courtesy that waits until it is opened, and counts.
 type door struct {
-	open   chan struct{}
-	passed sync.Once
-	asked  atomic.Int64
+	open  chan struct{}
+	asked atomic.Int64
 }
 
 func newDoor() *door { return &door{open: make(chan struct{})} }
@@ -28,8 +27,6 @@ func (g *door) Yield(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
-
-func (g *door) pass() { g.passed.Do(func() { close(g.open) }) }
 
 // with gives a log over the same connection that shows courtesy.
 func (w *world) with(c eventlog.Courtesy) *eventlog.Log {
@@ -73,7 +70,7 @@ func TestReadersLetOthersGoFirst(t *testing.T) {
 				})
 			}()
 			eventually(t, "it is asked", func() bool { return g.asked.Load() > 0 })
-			g.pass()
+			close(g.open)
 			<-got
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -100,7 +97,7 @@ func TestAReaderFarBehindLetsNobodyGoFirst(t *testing.T) {
 	defer cancel()
 
 	g := newDoor()
-	g.pass()
+	close(g.open)
 	handled := 0
 	if err := w.with(g).Consume(ctx, eventlog.DurableConfig{Stream: events.EventsStream(part), Durable: "test"}, func(ctx context.Context, d *eventlog.Delivery) {
 		if handled++; handled == n {
@@ -117,7 +114,7 @@ func TestAReaderFarBehindLetsNobodyGoFirst(t *testing.T) {
 	}
 
 	g = newDoor()
-	g.pass()
+	close(g.open)
 	var behind uint64
 	var yielded int64
 	done := errors.New("done")

@@ -1,11 +1,9 @@
 package app
 
 import (
-	"context"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -25,19 +23,11 @@ func TestChecksOfReadinessAreInTheRunbook(t *testing.T) {
 			described[name] = described[name] || ok
 		}
 	}
-	dir, err := os.MkdirTemp("", "pilot-app-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil { // the server may run as another user
-		t.Fatal(err)
-	}
 	cfg, err := Defaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Local(dir)
+	cfg.Local(postgresDir(t))
 	cfg.Partitions, cfg.NATSSync, cfg.AdminAddr = 1, "default", "127.0.0.1:0"
 	a, err := Start(t.Context(), cfg, Roles(), zerolog.Nop())
 	if err != nil {
@@ -47,11 +37,7 @@ func TestChecksOfReadinessAreInTheRunbook(t *testing.T) {
 	for _, c := range a.health() {
 		names = append(names, c.Name)
 	}
-	bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := a.Stop(bounded); err != nil {
-		t.Error(err)
-	}
+	stopNow(t, a)
 	for _, name := range names {
 		if !described[name] {
 			t.Errorf("the runbook says nothing of the check %s", name)

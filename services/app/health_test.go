@@ -30,13 +30,7 @@ func TestReadyWhileOnePartitionRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := a.Stop(bounded); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stopNow(t, a) })
 	red := func(want string) bool {
 		var names []string
 		for _, check := range a.health() {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -12,19 +11,11 @@ import (
 // A managed Postgres that dies is started again on the same port, and the pool finds it.
 func TestManagedPostgresIsKeptAlive(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "pilot-app-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil { // the server may run as another user
-		t.Fatal(err)
-	}
 	cfg, err := Defaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Local(dir)
+	cfg.Local(postgresDir(t))
 	p := &platform{cfg: cfg, log: zerolog.Nop()}
 	if err := p.openPostgres(t.Context()); err != nil {
 		t.Fatal(err)

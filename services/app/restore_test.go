@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,13 +35,7 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
-			bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			if err := a.Stop(bounded); err != nil {
-				t.Error(err)
-			}
-		}()
+		defer stopNow(t, a)
 		then(a)
 	}
 	pause := func(a *App) {

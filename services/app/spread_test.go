@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -24,13 +23,7 @@ func startSpread(t *testing.T, cfg Config) *App {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := a.Stop(bounded); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stopNow(t, a) })
 	return a
 }
 
